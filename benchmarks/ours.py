@@ -11,7 +11,7 @@ from benchmarks.peers.texts import first_lines, options_parser, speed
 from encoderlab.commands.embed import embed
 from encoderlab.commands.predict import predict
 from encoderlab.config.commands import EmbedConfig, PredictConfig
-from encoderlab.runs.assembly import reopen
+from encoderlab.runs.model_folder import open_model
 from encoderlab.training.config import Precision
 
 
@@ -36,7 +36,7 @@ def main() -> None:
         started = time.perf_counter()
         command(this)
         opened = time.perf_counter()
-        reopen(this)
+        open_model(this)
         measured.append((opened - started) - (time.perf_counter() - opened))
     print(json.dumps(speed(statistics.median(measured), count)))
 

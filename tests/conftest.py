@@ -227,15 +227,14 @@ def stand_in_encoders(tmp_path_factory):
     """Return a folder of encoders with a tiny mini-en of random weights, written like the real one."""
     import torch
 
-    from encoderlab.batch import HeadSizes
     from encoderlab.config.commands import RunConfig
     from encoderlab.data.built_in import BracketsDataset
     from encoderlab.data.tokenizers import WordPieceConfig
-    from encoderlab.model.config import ModelConfig, Pairs
+    from encoderlab.model.config import HeadSizes, ModelConfig, Pairs
     from encoderlab.model.heads import EncoderWithHeads
-    from encoderlab.runs.saved_model import Origin, SavedModel, encoder_alone, write_model
-    from encoderlab.tasks.config import ClassificationConfig
-    from encoderlab.training.checkpoint import weights_of
+    from encoderlab.runs.model import READ_ON, Model, Provenance
+    from encoderlab.runs.model_folder import encoder_alone, write_model
+    from encoderlab.tasks.classification import ClassificationConfig
     from encoderlab.training.config import TrainingConfig
 
     folder = tmp_path_factory.mktemp("encoders")
@@ -246,11 +245,12 @@ def stand_in_encoders(tmp_path_factory):
     model = ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=32, pairs=Pairs.separate)
     task = ClassificationConfig(name="films")
     torch.manual_seed(0)
-    built = EncoderWithHeads(model, tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes(sequence_classes=2))
+    network = EncoderWithHeads(model, tokenizer.vocabulary_size, tokenizer.pad_id, HeadSizes(sequence_classes=2))
+    built = task.build(tokenizer, ["a", "b"], model.reach)
     config = RunConfig(str(folder), task, BracketsDataset(), wordpiece, model, TrainingConfig())
-    origin = Origin({"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}, True, {"train": "0"})
-    encoder = encoder_alone(SavedModel(config, ["a", "b"], tokenizer, weights_of(built), origin), "mini-en")
-    write_model(folder / "mini-en", encoder, {"format": "pt"})
+    provenance = Provenance({"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}, True, {"train": "0"})
+    encoder = encoder_alone(Model(config, built, network, READ_ON, provenance), "mini-en")
+    write_model(folder / "mini-en", encoder, encoder.weights, {"format": "pt"})
     card = "---\nlicense: cc-by-sa-4.0\n---\n# mini-en\n\nA stand-in of drawn weights.\n"
     (folder / "mini-en" / "README.md").write_text(card, encoding="utf-8")
     return folder

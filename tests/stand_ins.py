@@ -1,8 +1,10 @@
-"""Stand-ins shared by several test files: a clock, and encoded rows."""
+"""Stand-ins shared by several test files: a clock, and rows of random tokens."""
 
 import numpy as np
 
-from encoderlab.batch import Encoded
+from encoderlab.data.token_store import memory_store
+from encoderlab.tasks.rows import ExampleRows, Targets
+from encoderlab.tasks.sequences import SequenceFormat
 
 
 class Clock:
@@ -15,10 +17,16 @@ class Clock:
         return self.now
 
 
-def encoded(lengths, seed=0):
-    """Return random rows of these lengths with labels 0, 1, 2 in turn; the last third of each row is its second text."""
+def rows_of(texts, windows=None, max_length=2**30):
+    """Return rows of these ids, without special tokens, with the labels 0, 1, 2 in turn."""
+    lengths = np.array([len(ids) for ids in texts], np.int64)
+    store = memory_store({"first": "uint16"}, [{"first": (np.concatenate([*texts, []]).astype("uint16"), lengths)}])
+    labels = np.arange(len(texts)) % 3
+    format = SequenceFormat((), (), (), max_length, windows)
+    return ExampleRows(store, format, Targets(labels >= 0, of_rows=labels))
+
+
+def random_rows(lengths, seed=0):
+    """Return rows of random tokens of these lengths."""
     draw = np.random.default_rng(seed)
-    return [
-        Encoded(draw.integers(1, 50, n).tolist(), [0] * (n - n // 3) + [1] * (n // 3), label=i % 3, truncated=n > 8)
-        for i, n in enumerate(lengths)
-    ]
+    return rows_of([draw.integers(1, 50, n) for n in lengths])

@@ -57,7 +57,7 @@ def test_the_run_equals_that_of_the_command_line(brackets, tmp_path, monkeypatch
     cli.run(["train", "task=brackets", "dataset.limit=100", *SMALL, "run_dir=run"])
     other = encoderlab.Run("run")
     assert other.report["splits"] == brackets.report["splits"]
-    assert other.predict(TEXTS) == brackets.predict(TEXTS)
+    assert other.model.predict(TEXTS) == brackets.model.predict(TEXTS)
 
 
 def test_predictions_and_vectors_equal_those_of_the_commands(brackets, tmp_path, capsys):
@@ -65,24 +65,24 @@ def test_predictions_and_vectors_equal_those_of_the_commands(brackets, tmp_path,
     run = f"run={brackets.folder}"
     cli.run(["predict", run, f"input={tmp_path}/texts.txt", "probabilities=all"])
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
-    answers = brackets.predict(TEXTS)
+    answers = brackets.model.predict(TEXTS)
     assert [row["predicted"] for row in rows] == [answer["predicted"] for answer in answers]
     for row, answer in zip(rows, answers, strict=True):
         assert float(row["probability_balanced"]) == pytest.approx(answer["probabilities"]["balanced"], rel=1e-5)
     cli.run(
         ["embed", run, f"input={tmp_path}/texts.txt", f"output={tmp_path}/vectors.npy", "pooling=cls", "normalize=true"]
     )
-    np.testing.assert_array_equal(np.load(tmp_path / "vectors.npy"), brackets.embed(TEXTS, "cls", normalize=True))
-    assert set(answers[0]["probabilities"]) == set(brackets.labels)
+    np.testing.assert_array_equal(np.load(tmp_path / "vectors.npy"), brackets.model.embed(TEXTS, "cls", normalize=True))
+    assert set(answers[0]["probabilities"]) == set(brackets.model.labels)
 
 
 def test_a_model_folder_also_predicts_but_has_no_report(brackets):
     model = encoderlab.load(brackets.folder / "model")
-    assert model.predict(TEXTS) == brackets.predict(TEXTS)
+    assert model.predict(TEXTS) == brackets.model.predict(TEXTS)
     assert model.predict([]) == []
     assert model.predict(TEXTS[0]) == model.predict(TEXTS[:1])
     with pytest.raises(SettingError, match=r"has no report.json. Allowed: the folder of a finished run"):
-        _ = model.report
+        _ = encoderlab.Run(brackets.folder / "model").report
 
 
 @pytest.mark.parametrize(

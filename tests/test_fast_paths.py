@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from encoderlab.batch import Batch, HeadSizes
-from encoderlab.model.config import ModelConfig, NormPosition, Positions
+from encoderlab.batch import Batch
+from encoderlab.model.config import HeadSizes, ModelConfig, NormPosition, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.system.device import Compute
-from encoderlab.training.config import Compile, Horizon, TrainingConfig
+from encoderlab.training.config import Compile, TrainingConfig
 from encoderlab.training.distribution import compile_encoder
-from encoderlab.training.loop import Learner, optimize
+from encoderlab.training.loop import Horizon, Learner, optimize
 from encoderlab.training.optimizer import build_optimizer
 
 STEPS, ROWS, LENGTH, VOCABULARY = 12, 6, 10, 50

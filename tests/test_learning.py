@@ -7,16 +7,18 @@ import torch
 
 from encoderlab.config.commands import RunConfig
 from encoderlab.data.built_in import BracketsDataset, ReverseDataset
-from encoderlab.data.examples import Split, Splits, TextExample
-from encoderlab.data.survey import survey
+from encoderlab.data.examples import Split, TextExample
 from encoderlab.data.tokenizers import SymbolsConfig
+from encoderlab.data.tokens import tokenize_examples
 from encoderlab.model.config import Activation, ModelConfig, Pooling, Positions
-from encoderlab.runs.assembly import assemble
-from encoderlab.runs.corpus import Corpus
-from encoderlab.tasks.config import ClassificationConfig, TaggingConfig
-from encoderlab.training.config import Batching, Horizon, Precision, Schedule, TrainingConfig
+from encoderlab.runs.prepare import prepare
+from encoderlab.system.processes import SINGLE_PROCESS
+from encoderlab.tasks.classification import ClassificationConfig
+from encoderlab.tasks.tagging import TaggingConfig
+from encoderlab.training.batches import training_batches
+from encoderlab.training.config import Batching, Compile, Precision, Schedule, TrainingConfig
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.loop import Learner, optimize
+from encoderlab.training.loop import Horizon, Learner, optimize
 from encoderlab.training.optimizer import build_optimizer
 
 pytestmark = pytest.mark.usefixtures("same_threads")
@@ -31,8 +33,8 @@ def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
-def learnt(cache, task, dataset, *, seed, steps, corpus=None, **model):
-    """Return a model of the notebook's size after `steps` steps, and its corpus."""
+def learnt(cache, task, dataset, *, seed, steps, **model):
+    """Return a model of the notebook's size after `steps` steps, with its data and rows."""
     config = RunConfig(
         cache_dir=str(cache),
         task=task,
@@ -58,16 +60,18 @@ def learnt(cache, task, dataset, *, seed, steps, corpus=None, **model):
             schedule=Schedule.one_cycle,
             warmup=0.3,
             precision=Precision.fp32,
+            compile=Compile.never,
         ),
         seed=seed,
     )
-    corpus = corpus or Corpus.load(dataset, cache)
-    assembly = assemble(config, corpus)
-    batches = assembly.training_batches(corpus.rows("train", assembly.task))
-    optimizer = build_optimizer(assembly.model, config.training)
-    for _ in optimize(Learner(assembly.model, optimizer, config.training, assembly.compute), batches, Horizon(steps)):
+    prepared = prepare(config, "train", SINGLE_PROCESS)
+    model = prepared.model
+    pad_id = model.tokenizer.pad_id
+    batches = training_batches(prepared.rows["train"], config.training, seed, pad_id, model.compute.device)
+    optimizer = build_optimizer(model.network, config.training)
+    for _ in optimize(Learner(model.network, optimizer, config.training, model.compute), batches, Horizon(steps)):
         pass
-    return assembly, corpus
+    return prepared
 
 
 @pytest.fixture(scope="module")
@@ -76,27 +80,25 @@ def digits(cache):
 
 
 @pytest.fixture(scope="module")
-def digits_again(cache, digits):
+def digits_again(cache):
     """Return the same with another seed."""
-    return learnt(cache, DIGITS_TASK, REVERSE, seed=1, steps=250, corpus=digits[1], positions=Positions.sinusoidal)
+    return learnt(cache, DIGITS_TASK, REVERSE, seed=1, steps=250, positions=Positions.sinusoidal)
 
 
 @pytest.mark.parametrize("run", ["digits", "digits_again"])
 def test_a_small_encoder_learns_to_reverse_digits_without_a_mistake(run, request):
-    assembly, corpus = request.getfixturevalue(run)
-    figures = assembly.evaluate(corpus.rows("test", assembly.task)).values
+    prepared = request.getfixturevalue(run)
+    figures = prepared.model.evaluate(prepared.rows["test"]).values
     assert figures["token_accuracy"] == 1.0
     assert figures["accuracy"] == 1.0
     assert figures["loss"] < 0.01
 
 
 @pytest.mark.parametrize("steps", [0, 3])
-def test_only_the_seed_decides_the_initial_weights_and_what_is_learned(cache, digits, steps):
+def test_only_the_seed_decides_the_initial_weights_and_what_is_learned(cache, steps):
     def weights(seed):
-        assembly, _ = learnt(
-            cache, DIGITS_TASK, REVERSE, seed=seed, steps=steps, corpus=digits[1], positions=Positions.rotary
-        )
-        return torch.cat([weight.flatten() for weight in assembly.model.state_dict().values()])
+        prepared = learnt(cache, DIGITS_TASK, REVERSE, seed=seed, steps=steps, positions=Positions.rotary)
+        return torch.cat([weight.flatten() for weight in prepared.model.network.state_dict().values()])
 
     assert torch.equal(weights(0), weights(0))
     assert not torch.equal(weights(0), weights(1))
@@ -120,21 +122,21 @@ def cut_to_any_length(split):
     return Split(pa.table(columns))
 
 
-def scores_by_grouping(assembly, rows):
+def scores_by_grouping(model, rows):
     """Score the same rows in batches of many compositions, from each alone to all at once."""
     n = len(rows)
     shuffled = np.random.default_rng(1).permutation(n)
     groupings = {"alone": np.arange(n)[:, None], "all": [np.arange(n)], "some": np.array_split(shuffled, 9)}
     scores = {
         name: evaluate(
-            assembly.model,
-            (rows.gather(np.asarray(group), assembly.tokenizer.pad_id) for group in groups),
-            assembly.task.metrics(),
-            assembly.compute,
+            model.network,
+            (rows.gather(np.asarray(group), model.tokenizer.pad_id) for group in groups),
+            model.task.metrics(),
+            model.compute,
         )
         for name, groups in groupings.items()
     }
-    return scores | {"as shipped": assembly.evaluate(rows)}
+    return scores | {"as shipped": model.evaluate(rows)}
 
 
 def pair_gaps(scores):
@@ -160,11 +162,12 @@ def area_from(alone, other):
     return pytest.approx(alone.values["roc_auc"], abs=near + 1e-12)
 
 
-def check_batching_changes_nothing(assembly, corpus, cache):
-    splits = Splits({"test": cut_to_any_length(corpus.split("test").take(range(200)))}, corpus.splits.labels)
-    rows = Corpus(splits, survey(splits), cache).rows("test", assembly.task)
+def check_batching_changes_nothing(prepared):
+    model = prepared.model
+    split = cut_to_any_length(prepared.data.split("test").take(range(200)))
+    rows = model.task.rows(tokenize_examples(list(split), model.tokenizer), split.targets())
     assert len(set(rows.lengths.tolist())) > 5
-    scores = scores_by_grouping(assembly, rows)
+    scores = scores_by_grouping(model, rows)
     alone = scores["alone"]
     assert len(set(np.hstack(alone.predicted).tolist())) == len(alone.label_names)  # the model tells its labels apart
     for other in scores.values():
@@ -175,8 +178,8 @@ def check_batching_changes_nothing(assembly, corpus, cache):
         assert other.values == {name: pytest.approx(value, abs=1e-5) for name, value in alone.values.items()} | area
 
 
-def test_padding_and_batching_do_not_change_scores_of_words(cache, digits):
-    check_batching_changes_nothing(*digits, cache)
+def test_padding_and_batching_do_not_change_scores_of_words(digits):
+    check_batching_changes_nothing(digits)
 
 
 @pytest.mark.slow
@@ -185,4 +188,4 @@ def test_padding_and_batching_do_not_change_scores_of_words(cache, digits):
 def test_padding_and_batching_do_not_change_scores_of_texts(cache, pooling, positions):
     task = ClassificationConfig(name="brackets")
     trained = learnt(cache, task, BRACKETS, seed=0, steps=60, pooling=pooling, positions=positions)
-    check_batching_changes_nothing(*trained, cache)
+    check_batching_changes_nothing(trained)

@@ -3,7 +3,7 @@
 import pytest
 
 from encoderlab.errors import DataError
-from encoderlab.runs.saved_model import load_pretrained
+from encoderlab.runs.pretrained import load_pretrained
 from encoderlab.shipped import FOLDER, SHIPPED, described, shipped_folder, suggestion
 from encoderlab.system.files import MANIFEST, sha256_of
 
@@ -13,7 +13,7 @@ LARGEST = 20_000_000  # bytes of the folder
 def test_the_encoder_in_the_box_is_unchanged_and_small_and_pools_by_the_mean():
     assert sum(path.stat().st_size for path in (FOLDER / SHIPPED).iterdir()) <= LARGEST
     initial = load_pretrained(SHIPPED)
-    assert initial.config.model.pooling.value == "mean"
+    assert initial.shape.pooling.value == "mean"
     assert all(name.startswith("encoder.") for name in initial.weights)
 
 

@@ -1,39 +1,13 @@
-"""Data that travels between packages that do not import each other: an encoded example, a batch, a prediction."""
+"""Data that travels between packages that do not import each other: a batch, a teacher's outputs, a prediction."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-
-# The kind of target of a whole sequence: the id of one class, a 0 or 1 for each label, or a number. Their tensors are
-# int64 [batch], float32 [batch, labels] and float32 [batch].
-TargetKind = Literal["label", "label_set", "number"]
-WindowPooling = Literal["mean", "max"]  # how the logits of a text's windows are combined
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """One example as ids, with its targets.
-
-    `label` is the target of the whole sequence: the id of its class, a 0 or 1 for each label, or a number (None: no
-    target, or unknown). `token_labels` maps each target position in `input_ids` to its label, or to None if that is
-    unknown; it is None itself if there is no target. `truncated` is True if the example was longer than the model
-    reads.
-
-    A long text may be read in several windows. They have equal length and follow one another in `input_ids`;
-    `window_starts` gives the token of the text at which each begins. It is empty for a single sequence.
-    """
-
-    input_ids: list[int]
-    token_type_ids: list[int]
-    label: int | float | tuple[int, ...] | None = None
-    token_labels: dict[int, int | None] | None = None
-    truncated: bool = False
-    window_starts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,30 +111,6 @@ def _on(device: torch.device, tensor: Tensor) -> Tensor:
     """Move a tensor. PyTorch keeps pinned memory until the copy is done, so the caller need not keep it."""
     from_host_to_gpu = device.type == "cuda" and tensor.device.type == "cpu"
     return tensor.pin_memory().to(device, non_blocking=True) if from_host_to_gpu else tensor.to(device)
-
-
-@dataclass(frozen=True, slots=True)
-class HeadSizes:
-    """The sizes of the heads: how many outputs a whole sequence has, and how many a token (None: no such head).
-
-    `sequence_target` gives the kind of target of a sequence; a number has one output.
-
-    `vocabulary` is True if tokens are predicted as entries of the vocabulary, as in masked language modelling.
-    `teacher_width` is the width of the teacher's vectors to which sequences and tokens are mapped, in distillation.
-    `window_pooling` says how the logits of a text's windows are combined (None: no text has several).
-    """
-
-    sequence_classes: int | None = None
-    token_classes: int | None = None
-    vocabulary: bool = False
-    teacher_width: int | None = None
-    sequence_target: TargetKind = "label"
-    window_pooling: WindowPooling | None = None
-
-    @property
-    def predicts_tokens(self) -> bool:
-        """Return whether single tokens have targets."""
-        return self.vocabulary or self.token_classes is not None
 
 
 class Prediction(NamedTuple):

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from encoderlab.baselines import supervised
-from encoderlab.data.examples import Split, Splits
+from encoderlab.data.data import Data
+from encoderlab.data.examples import Split
 from encoderlab.metrics.calibration import ThresholdRule
 
 SST2 = Path(__file__).parents[3] / "shared" / "hub" / "datasets" / "nyu-mll" / "glue" / "sst2"
@@ -22,7 +23,7 @@ def letters(split):
 
 
 def baselines(train, scored, labels=("a", "b"), threshold=None, frozen=letters, **further):
-    splits = Splits({"train": train, **further, "test": scored}, list(labels))
+    splits = Data({"train": train, **further, "test": scored}, list(labels))
     return supervised.baselines(splits, "test", threshold, frozen=frozen)
 
 

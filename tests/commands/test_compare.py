@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.run import Run
 
 NAMES = ["bad", "good"]
 N = 200
@@ -32,34 +32,34 @@ def finished(
     training_rows=None,
 ):
     """Write the folder of a finished run that is right on a fraction of the same N rows."""
-    folder = RunFolder(Path("outputs") / name)
-    folder.root.mkdir(parents=True)
+    folder = Run(Path("outputs") / name)
+    folder.folder.mkdir(parents=True)
     hit = np.random.default_rng(1000 + seed + int(right * 100)).random(N) < right
     predicted = np.where(hit, LABELS, 1 - LABELS)
     rows = [
         f'"text {n}",{NAMES[label]},{NAMES[answer]}'
         for n, (label, answer) in enumerate(zip(LABELS, predicted, strict=True))
     ]
-    folder.predictions.write_text("\n".join(["text,label,predicted", *rows]) + "\n")
+    folder.predictions_file.write_text("\n".join(["text,label,predicted", *rows]) + "\n")
     config = {"seed": seed, "run_dir": None, "model": {"schema": "model", "name": "tiny", "n_layers": 1}}
     config |= {"training": {"learning_rate": 0.001}, "dataset": {"train_share": 1.0}}
     for key, value in dict(settings).items():
         group, _, setting = key.rpartition(".")
         (config[group] if group else config)[setting] = value
-    folder.config.write_text(yaml.safe_dump(config))
+    folder.config_file.write_text(yaml.safe_dump(config))
     splits = {split: {"fingerprint": fingerprint, "rows": N}}
     if training_rows is not None:
         splits["train"] = {"rows": training_rows}
     environment = {"command": command, "overrides": typed, "dataset": {"labels": NAMES, "splits": splits}}
-    folder.environment.write_text(json.dumps(environment))
+    folder.environment_file.write_text(json.dumps(environment))
     accuracy = float(hit.mean())
     scores = {"n": N, "loss": 0.5, "accuracy": accuracy, "accuracy_ci95": [accuracy - 0.05, accuracy + 0.05]}
     scores["per_class"] = dict.fromkeys(NAMES, {})
     report = {"command": command, "task": task, "seed": seed, "model": {"parameters": 10}}
     report |= {"scored_split": split, "main_figure": "accuracy", "baselines": {"majority": {"accuracy": 0.525}}}
     report |= {"splits": {split: scores}, "throughput": {"train_seconds": 2.0}, "checkpoint": {"chosen_on": chosen_on}}
-    folder.report.write_text(json.dumps(report))
-    return str(folder.root)
+    folder.report_file.write_text(json.dumps(report))
+    return str(folder.folder)
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_a_learning_curve_says_which_settings_changed_with_the_rows(command):
 
 
 def test_runs_with_different_main_scores_are_compared_by_a_named_one(command, four):
-    path = RunFolder(Path(four[0])).report
+    path = Run(Path(four[0])).report_file
     report = json.loads(path.read_text())
     report["splits"]["test"] |= {"f1": 0.4, "positive_label": "good"}
     path.write_text(json.dumps(report | {"main_figure": "f1"}))
@@ -168,7 +168,7 @@ def test_runs_with_different_main_scores_are_compared_by_a_named_one(command, fo
         command("compare", *four)
     assert compared(command, *four, "score=accuracy")["figure"] == "accuracy"
     report["splits"]["test"]["positive_label"] = "bad"
-    other = RunFolder(Path(four[1])).report
+    other = Run(Path(four[1])).report_file
     other.write_text(json.dumps(json.loads(path.read_text()) | {"splits": report["splits"]}))
     with pytest.raises(SettingError, match="good and bad"):
         command("compare", four[0], four[1])
@@ -185,12 +185,12 @@ def test_shares_of_the_training_rows_are_counted_and_have_their_own_baselines(co
     runs = []
     for share, right in ((0.5, 0.7), (1.0, 0.8)):
         runs.append(finished(f"share{share}", right=right, settings={"dataset.train_share": share}))
-        folder = RunFolder(Path(runs[-1]))
-        record, report = (json.loads(path.read_text()) for path in (folder.environment, folder.report))
+        folder = Run(Path(runs[-1]))
+        record, report = (json.loads(path.read_text()) for path in (folder.environment_file, folder.report_file))
         record["dataset"]["splits"]["train"] = {"rows": int(1000 * share)}
         report["baselines"]["tfidf_logreg"] = {"accuracy": share / 2, "accuracy_ci95": [0.1, 0.9]}
-        folder.environment.write_text(json.dumps(record))
-        folder.report.write_text(json.dumps(report))
+        folder.environment_file.write_text(json.dumps(record))
+        folder.report_file.write_text(json.dumps(report))
     found = compared(command, *runs)
     assert [row["training_rows"] for row in found["settings"]] == [500, 1000]
     rows = [(one["name"], one["value"], one["interval"]) for one in found["baselines"]]
@@ -201,9 +201,9 @@ def test_shares_of_the_training_rows_are_counted_and_have_their_own_baselines(co
 
 def test_an_unfinished_run_is_skipped_and_the_newer_of_identical_runs_used(command, capsys, four):
     again = finished("again", seed=0, right=0.6, settings={"model.n_layers": 1})
-    os.utime(RunFolder(Path(again)).report, (2e9, 2e9))
+    os.utime(Run(Path(again)).report_file, (2e9, 2e9))
     assert compared(command, *four, again)["settings"][0]["runs"][0]["folder"] == again
-    RunFolder(Path(four[3])).report.unlink()
+    Run(Path(four[3])).report_file.unlink()
     capsys.readouterr()
     command("compare", *four)
     printed = capsys.readouterr()

@@ -20,12 +20,12 @@ from encoderlab.data.tokenizers import WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.assembly import Assembly, reopen
-from encoderlab.runs.saved_model import Origin, save_model
-from encoderlab.runs.task import build_task
+from encoderlab.runs.model import Model, Provenance
+from encoderlab.runs.model_folder import open_model, save_model
 from encoderlab.system.device import Compute
-from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig
-from encoderlab.tasks.rows import hold_encoded
+from encoderlab.tasks.classification import ClassificationConfig
+from encoderlab.tasks.pretraining import PretrainingConfig
+from encoderlab.tasks.tagging import TaggingConfig
 from encoderlab.training.config import Precision, TrainingConfig
 
 TEXTS = [
@@ -69,33 +69,33 @@ def finished(tmp_path):
         model, training = ModelConfig(**shape), TrainingConfig()
         config = RunConfig(str(tmp_path), task, BracketsDataset(limit=9), tokenizer, model, training, run_dir=None)
         built = tokenizer.build(lambda: TEXTS * 3, tmp_path / "cache")
-        its_task = build_task(task, built, labels, model.max_length)
+        its_task = task.build(built, labels, model.max_length)
         torch.manual_seed(0)
         weights = EncoderWithHeads(model, built.vocabulary_size, built.pad_id, its_task.heads).eval()
         with torch.no_grad():
             for parameter in weights.parameters():
                 parameter.normal_(std=0.3)
-        origin = Origin({"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}, paired, {})
-        save_model(
-            Assembly(config, CPU, built, its_task, weights).saved(origin), tmp_path / "run" / "model", "# a cärd\n"
-        )
+        provenance = Provenance({"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}, paired, {})
+        save_model(Model(config, its_task, weights, CPU, provenance), tmp_path / "run" / "model", "# a cärd\n")
         return tmp_path / "run"
 
     return write
 
 
 def opened(folder):
-    return reopen(OpenRunConfig(cache_dir="cache", run=str(folder), device="cpu", precision=Precision.fp32, threads=1))
+    return open_model(
+        OpenRunConfig(cache_dir="cache", run=str(folder), device="cpu", precision=Precision.fp32, threads=1)
+    )
 
 
 def our_logits(folder, examples):
     """Return the run's logits for each example: for a text [classes], for words [words, classes]."""
-    assembly = opened(folder)
-    rows = hold_encoded(assembly.task.encode(examples), assembly.tokenizer.vocabulary_size, assembly.task.heads)
+    model = opened(folder)
+    rows = model.rows(examples)
     logits = {}
     with torch.inference_mode():
-        for batch in assembly.scoring_batches(rows):
-            prediction = assembly.model(batch)
+        for batch in model.scoring_batches(rows):
+            prediction = model.network(batch)
             places = batch.target_positions // batch.input_ids.shape[1]
             for place, row in enumerate(batch.rows.tolist()):
                 words = prediction.token_logits[places == place] if prediction.token_logits is not None else None
@@ -142,14 +142,16 @@ def test_transformers_predicts_pairs_as_the_run_does_with_its_labels(command, fi
 def test_the_exported_tokenizer_truncates_and_joins_as_ours_does(command, finished, shape):
     run = finished(ClassificationConfig(name="moods"), **shape)
     command("export", f"run={run}", "path=there")
-    assembly, tokenizer = opened(run), transformers.AutoTokenizer.from_pretrained("there")
+    model = opened(run)
+    tokenizer = transformers.AutoTokenizer.from_pretrained("there")
     assert tokenizer.model_max_length == LENGTH
     examples = [*((TextExample(text), (text,)) for text in TEXTS), *((TextExample(*pair), pair) for pair in PAIRS)]
     for example, texts in examples:
-        ours, theirs = assembly.task.encode([example])[0], tokenizer(*texts, truncation=True)
-        assert theirs["input_ids"] == ours.input_ids
+        ours = model.rows([example]).gather(np.array([0]), model.tokenizer.pad_id)
+        theirs = tokenizer(*texts, truncation=True)
+        assert theirs["input_ids"] == ours.input_ids[0].tolist()
         if not shape:
-            assert theirs["token_type_ids"] == ours.token_type_ids
+            assert theirs["token_type_ids"] == ours.token_type_ids[0].tolist()
         else:
             assert "token_type_ids" not in theirs
 
@@ -159,15 +161,14 @@ def test_a_pretrained_encoder_is_exported_with_both_heads(command, finished, tie
     run = finished(PretrainingConfig(name="articles"), [], paired=True, tie_decoder=tied)
     command("export", f"run={run}", "path=there")
     theirs = their_logits("there", "BertForPreTraining", *map(list, zip(*PAIRS, strict=True)))
-    assembly = opened(run)
+    model = opened(run)
     again = opened("there")
-    assert again.task.labels == ["follows", "random"] == assembly.task.labels
-    encoded = assembly.task.encode([TextExample(*PAIRS[0])])
-    rows = hold_encoded(encoded, assembly.tokenizer.vocabulary_size, assembly.task.heads)
-    for one in (assembly, again):
+    assert again.labels == ["follows", "random"] == model.labels
+    rows = model.rows([TextExample(*PAIRS[0])])
+    for one in (model, again):
         batch = next(one.scoring_batches(rows))
         with torch.inference_mode():
-            ours = one.model(batch).sequence_logits
+            ours = one.network(batch).sequence_logits
         assert_close(ours, theirs.seq_relationship_logits[:1], rtol=1e-5, atol=1e-5)
 
 

@@ -10,7 +10,7 @@ import yaml
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.composing import settings_from_dict
 from encoderlab.errors import SettingError
-from encoderlab.runs.saved_model import read_model
+from encoderlab.runs.model_folder import read_model
 from encoderlab.system.processes import Interrupted
 from tests.run_files import report_of
 
@@ -189,7 +189,7 @@ def test_few_rows_are_batched_at_random_and_train_the_upper_layers_unless_typed(
     training = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["training"]
     assert (training["batching"], training["freeze_layers"]) == expected
     notes = report_of(tmp_path / "run")["notes"]
-    assert any("layers stayed as pretrained" in note for note in notes) == (expected[1] > 0)
+    assert any("training.freeze_layers" in note for note in notes) == (expected[1] > 0)
 
 
 def test_few_rows_of_a_rare_label_train_the_upper_layers(command, tmp_path):
@@ -227,7 +227,7 @@ def test_a_linear_model_is_fitted_neither_for_a_dry_run_nor_again_for_a_resumed_
     command, tmp_path, monkeypatch, stop_after
 ):
     line, fits = [one.replace("steps=1", "steps=2") for one in few(tmp_path, 50, 4)], []
-    monkeypatch.setattr("encoderlab.commands.train.set_linear_head", lambda *run: fits.append(run))
+    monkeypatch.setattr("encoderlab.runs.prepare.set_linear_head", lambda *run: fits.append(run))
     command(*line, "dry_run=true")
     assert not fits
     stop_after(1)

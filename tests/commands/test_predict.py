@@ -128,7 +128,7 @@ def test_a_split_that_has_lost_its_column_is_refused_as_such(command, brackets_r
     def lost(*_):
         raise MissingColumnError("data.csv has no column 'text'")
 
-    monkeypatch.setattr("encoderlab.runs.predict.split_examples", lost)
+    monkeypatch.setattr("encoderlab.runs.inputs.split_examples", lost)
     with pytest.raises(DataError, match="data.csv has no column 'text'"):
         command("predict", f"run={brackets_run}", "split=test")
 

@@ -10,7 +10,7 @@ import torch
 import yaml
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.run import Run
 from encoderlab.system.processes import Interrupted
 from encoderlab.training.checkpoint import checkpoints
 from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
@@ -111,7 +111,7 @@ def test_other_rows_are_refused_by_the_names_of_their_splits(command, stopped, t
     write(61)
     with pytest.raises(DataError, match="The data of train.* have changed since the run in run was started"):
         command("train", "resume=run")
-    assert checkpoints(RunFolder(tmp_path / "run").checkpoints)
+    assert checkpoints(Run(tmp_path / "run").checkpoints_folder)
     write(60)
     command("train", "resume=run")
 

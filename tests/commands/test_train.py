@@ -99,7 +99,7 @@ def test_what_a_finished_run_shares_names_files_without_their_folders_and_holds_
     card = (pairs_run / "model" / "README.md").read_text(encoding="utf-8")
     assert "- `dataset=files`" in card and "`model=model`" not in card and "`training=training`" not in card
     assert not list(pairs_run.glob("checkpoints/*/state.pt")) and list(pairs_run.glob("checkpoints/*/manifest.json"))
-    assert Run(pairs_run).assembly.config.dataset.path == str(pairs_run.parent / "rows.csv")  # eval reads it again
+    assert Run(pairs_run).model.config.dataset.path == str(pairs_run.parent / "rows.csv")  # eval reads it again
 
 
 def test_a_users_file_keeps_its_label_names_everywhere(pairs_run):

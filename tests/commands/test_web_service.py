@@ -23,9 +23,12 @@ from encoderlab.commands.serve import LOOPBACK, web_service
 from encoderlab.data.examples import TextExample
 from encoderlab.data.tokenizers import BERT_SPECIALS, Tokenizer
 from encoderlab.reports.trial import trial_of
-from encoderlab.runs.predict import predictions_of
-from encoderlab.runs.saved_model import Origin
-from encoderlab.tasks.config import ClassificationConfig, MultilabelConfig, RegressionConfig, TaggingConfig, Windows
+from encoderlab.runs.model import Model, Provenance
+from encoderlab.tasks.classification import ClassificationConfig
+from encoderlab.tasks.multilabel import MultilabelConfig
+from encoderlab.tasks.regression import RegressionConfig
+from encoderlab.tasks.tagging import TaggingConfig
+from encoderlab.tasks.task import Windows
 from tests.runs.small_assembly import LABELS, assembly_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -40,9 +43,9 @@ TASKS = {
 
 def opened(task=None, labels=LABELS, paired=False):
     """Return a small model, opened like a finished run."""
-    assembly = replace(assembly_of(task, labels), origin=Origin({"step": 7}, paired, {}))
-    assembly.model.eval()
-    return assembly
+    model = replace(assembly_of(task, labels), provenance=Provenance({"step": 7}, paired, {}))
+    model.network.eval()
+    return model
 
 
 def client_of(assembly, least=0.0):
@@ -91,7 +94,7 @@ def refused(client, status, **request):
 def test_texts_get_the_models_predictions_in_order(kind):
     labels = [] if kind == "number" else LABELS
     assembly, given = opened(TASKS[kind], labels), ["012", "ab" * 10, "5"]
-    expected = predictions_of(assembly, [TextExample(text) for text in given])
+    expected = assembly.predictions([TextExample(text) for text in given])
     found = predictions(client_of(assembly), texts=given)
     for answer, wanted in zip(found, expected, strict=True):
         if kind == "number":
@@ -181,7 +184,7 @@ def test_other_sites_are_refused_by_origin_and_host(texts):
 
 def test_predictions_run_one_at_a_time_and_other_requests_do_not_wait(monkeypatch):
     at_work, most, begun, go_on = [], [], threading.Event(), threading.Event()
-    predictions_of = service.predictions_of
+    predictions_of = Model.predictions
 
     def slow(*arguments):
         at_work.append(1)
@@ -191,7 +194,7 @@ def test_predictions_run_one_at_a_time_and_other_requests_do_not_wait(monkeypatc
         at_work.pop()
         return predictions_of(*arguments)
 
-    monkeypatch.setattr(service, "predictions_of", slow)
+    monkeypatch.setattr(Model, "predictions", slow)
     with client_of(opened()) as client:  # in one event loop, as on a server
         requesting = [threading.Thread(target=predictions, args=(client,), kwargs={"text": "01"}) for _ in range(3)]
         for one in requesting:

@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from encoderlab.data.data import Data
 from encoderlab.data.documents import DocumentStream, StreamReader, as_documents, paragraphs, stream_of_files
-from encoderlab.data.examples import Split, Splits
+from encoderlab.data.examples import Split
 from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError
 
 
 def documents_of(**columns):
-    return as_documents(Splits({"train": Split(pa.table(columns))}, [])).by_name["train"]
+    return as_documents(Data({"train": Split(pa.table(columns))}, [])).by_name["train"]
 
 
 @settings(deadline=None)

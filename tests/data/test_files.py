@@ -325,7 +325,7 @@ def test_columns_are_guessed_or_asked_for(content, given, text, label, tmp_path,
         with pytest.raises(DataError, match=r"Set dataset\.(text=premise|label=\w+)"):
             source.load(tmp_path)
     else:
-        guessed = source.load(tmp_path).guessed
+        guessed = source.load(tmp_path).decided
         assert (source.text, source.label) == ("text", given.get("label", "label")), "settings are left as they are"
         assert {"text": source.text, "label": source.label} | guessed == {"text": text, "label": label}
         assert "dataset.text" in capsys.readouterr().err

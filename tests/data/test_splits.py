@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.examples import Split
-from encoderlab.data.splits import assign_folds, hold_out, nested_share
+from encoderlab.data.splits import assign_folds, held_out_parts, nested_share
 from encoderlab.errors import DataError
 
 ROWS = st.lists(st.tuples(st.text("abcdef", max_size=3), st.integers(0, 2)), min_size=12, max_size=80)
@@ -26,6 +26,13 @@ def numbered(labels):
 
 def rows_of(split):
     return [(example.text, example.label) for example in split]
+
+
+def hold_out(split, fractions, seed, kept_together=None):
+    """Return the training rows and those held out from them, by the name of their part."""
+    part = held_out_parts(split, fractions, seed, kept_together)
+    names = ["train", *fractions]
+    return {name: split.take(np.flatnonzero(part == number)) for number, name in enumerate(names)}
 
 
 @settings(max_examples=60, deadline=None)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoderlab.data.examples import Split, Splits
-from encoderlab.data.survey import odd_rows, survey
+from encoderlab.data.examples import Split
+from encoderlab.data.survey import odd_rows, survey_of
 
 TEXTS = st.text("ab \n", max_size=3)
 ROWS = st.lists(st.tuples(TEXTS, st.none() | st.integers(0, 1)), max_size=30)
@@ -19,9 +19,7 @@ def split_of(rows, **columns):
 
 
 def surveyed(labels=("no", "yes"), **splits):
-    return survey(
-        Splits({name: one if isinstance(one, Split) else split_of(one) for name, one in splits.items()}, labels)
-    )
+    return survey_of({name: one if isinstance(one, Split) else split_of(one) for name, one in splits.items()}, labels)
 
 
 @settings(max_examples=60, deadline=None)

@@ -174,7 +174,7 @@ def test_fit_prints_nothing_and_leaves_no_file(tmp_path, monkeypatch, capfd):
 def test_without_init_from_it_starts_from_the_shipped_encoder(shipped):
     settings = {"training.warmup": 0.25, "training.precision": "fp32", "training.threads": 1}
     classifier = TextClassifier(steps=2, batch_size=4, learning_rate=np.float64(0.01), dropout=0.2, settings=settings)
-    config = classifier.fit(TEXTS, CLASSES).model_.saved.config
+    config = classifier.fit(TEXTS, CLASSES).model_.config
     assert (config.model.name, config.model.d_model, config.model.dropout) == ("mini-en", 16, 0.2)
     assert (config.training.warmup, config.training.learning_rate, config.training.batch_size) == (0.25, 0.01, 4)
     assert config.dataset.validation_fraction == 0  # all of few rows are trained on
@@ -191,7 +191,7 @@ def test_a_mapping_can_have_any_class_as_a_key():
     weights = {"good": np.int64(2), "bad, né: {really}": 0.5}
     settings = TINY["settings"] | {"task.class_weights": weights}
     fitted = TextClassifier(**TINY | {"settings": settings}).fit(TEXTS, np.array(list(weights) * 20))
-    assert fitted.model_.saved.config.task.class_weights == {"good": 2, "bad, né: {really}": 0.5}
+    assert fitted.model_.config.task.class_weights == {"good": 2, "bad, né: {really}": 0.5}
     with pytest.raises(SettingError, match="There is no setting task.class_weight. Did you mean task.class_weights?"):
         TextClassifier(**TINY | {"settings": {"task.class_weight": weights}}).fit(TEXTS, CLASSES)
     with pytest.raises(SettingError, match="task.class_weights is"):

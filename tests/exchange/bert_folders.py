@@ -7,9 +7,8 @@ import safetensors.torch
 import torch
 import transformers
 
-from encoderlab.batch import HeadSizes
 from encoderlab.exchange.huggingface import read_huggingface, to_huggingface
-from encoderlab.model.config import ModelConfig, Pooling
+from encoderlab.model.config import HeadSizes, ModelConfig, Pooling
 from encoderlab.model.heads import EncoderWithHeads
 
 VOCABULARY = 13

@@ -12,13 +12,14 @@ import transformers
 from torch.testing import assert_close
 
 import encoderlab
+from encoderlab.data.examples import TextExample
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError
 from encoderlab.model.config import Pooling
 from encoderlab.model.heads import separate_texts
 from encoderlab.model.packing import Selection
-from encoderlab.runs.saved_model import load_pretrained, read_model
-from encoderlab.tasks.task import join
+from encoderlab.runs.model_folder import read_model
+from encoderlab.runs.pretrained import load_pretrained
 from tests.exchange.family_folders import CONFIGS, TEXTS, folder_of, tokenizer_of
 
 HEADS = ("Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM")
@@ -28,7 +29,7 @@ TEXT = "A good film, says Ünder: a bad one! " * 16
 
 def opened(folder):
     """Return the model of a folder, as commands open it."""
-    return read_model(folder).model()
+    return read_model(folder).network
 
 
 def assert_equal_to(theirs, model, tokenizer, texts, pairs=None, length=None):
@@ -119,10 +120,7 @@ def test_sentence_vectors_are_pooled_as_they_were_trained(tmp_path, command, sta
     for vector in vectors:
         np.testing.assert_allclose(vector, expected, atol=1e-2)  # Python computes in bf16 where that is faster
     start = load_pretrained(str(tmp_path / "start"))
-    assert (
-        start.config.model.pooling is (Pooling.mean if mean else Pooling.cls)
-        and "pool.dense.weight" not in start.weights
-    )
+    assert start.shape.pooling is (Pooling.mean if mean else Pooling.cls) and "pool.dense.weight" not in start.weights
 
 
 def test_sentence_vectors_that_are_pooled_in_another_way_are_refused(tmp_path, command):
@@ -141,13 +139,14 @@ def test_texts_of_a_pair_that_are_read_separately_are_read_as_single_texts(tmp_p
     data = ("task=classification", "dataset=files", f"dataset.path={table}", "dataset.text_pair=other")
     line = ("training=smoke", "training.device=cpu", "baselines=false", "run_dir=run", "cache_dir=cache")
     command("finetune", *data, "init_from=start", "model.pairs=separate", "model.pooling=mean", *line)
-    model, tokenizer = opened(tmp_path / "run" / "model"), Tokenizer.load(tmp_path / "run" / "model" / "tokenizer.json")
+    model = read_model(tmp_path / "run" / "model")
     pair = ("A good film", "né says")
-    encoded = join(tokenizer, *tokenizer.encode(pair), 40)
-    ids, mask = separate_texts(torch.tensor([encoded.input_ids]), torch.tensor([encoded.token_type_ids]), None)
-    singles = [join(tokenizer, text, None, 40).input_ids for text in tokenizer.encode(pair)]
-    assert [row[real].tolist() for row, real in zip(ids, mask, strict=True)] == singles
-    assert model.separates_pairs
+    joint = model.rows([TextExample(*pair)]).gather(np.array([0]), model.tokenizer.pad_id)
+    ids, mask = separate_texts(joint.input_ids, joint.token_type_ids, joint.attention_mask)
+    singles = [model.rows([TextExample(text)]).gather(np.array([0]), model.tokenizer.pad_id) for text in pair]
+    texts = [row[real].tolist() for row, real in zip(ids, mask, strict=True)]
+    assert texts == [single.input_ids[0].tolist() for single in singles]
+    assert model.network.separates_pairs
 
 
 def rows_of(path, pairs=False):

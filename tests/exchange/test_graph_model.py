@@ -9,8 +9,9 @@ import torch
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.exchange import onnx
 from encoderlab.exchange.onnx import GraphModel, WholeModel
-from encoderlab.runs.predict import encoded_rows
-from encoderlab.tasks.config import ClassificationConfig, TaggingConfig, Windows
+from encoderlab.tasks.classification import ClassificationConfig
+from encoderlab.tasks.tagging import TaggingConfig
+from encoderlab.tasks.task import Windows
 from tests.runs.small_assembly import assembly_of
 
 pytestmark = pytest.mark.usefixtures("same_threads")
@@ -42,9 +43,9 @@ def opened(monkeypatch, tmp_path):
 
     def make(kind):
         assembly = assembly_of(TASKS[kind])
-        session = Session(assembly.model)
+        session = Session(assembly.network)
         monkeypatch.setattr(onnx, "_session", lambda path, threads: session)
-        return assembly, GraphModel(tmp_path / "model.onnx", assembly.model), session
+        return assembly, GraphModel(tmp_path / "model.onnx", assembly.network), session
 
     return make
 
@@ -55,12 +56,12 @@ def test_predictions_are_those_of_the_model_for_rows_of_any_length(opened, kind,
     assembly, graph, session = opened(kind)
     texts = ["0", "0123", "ab" * 9, "9876543", "1b"] * 3
     examples = [WordsExample(tuple(text)) if kind == "words" else TextExample(text) for text in texts]
-    rows = encoded_rows(assembly, examples)
+    rows = assembly.rows(examples)
     batch = rows.prepare(rows.gather(np.arange(len(rows)), assembly.tokenizer.pad_id))
     with torch.no_grad():
-        wanted, found = assembly.model(batch), graph(batch)
+        wanted, found = assembly.network(batch), graph(batch)
     for name in ("sequence_logits", "token_logits"):
         mine, its = getattr(wanted, name), getattr(found, name)
         assert (mine is None and its is None) or torch.allclose(mine, its, atol=1e-5)
     assert len(session.tokens) > 1 and max(session.tokens) <= 30
-    assert graph.n_parameters == assembly.model.n_parameters
+    assert graph.n_parameters == assembly.network.n_parameters

@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from encoderlab.batch import HeadSizes
 from encoderlab.exchange.huggingface import read_huggingface, to_huggingface
-from encoderlab.model.config import Activation, Pooling, Positions
+from encoderlab.model.config import Activation, HeadSizes, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from tests.exchange.bert_folders import (
     HEADS,

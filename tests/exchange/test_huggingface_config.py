@@ -2,10 +2,9 @@
 
 import pytest
 
-from encoderlab.batch import HeadSizes
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.huggingface import read_huggingface, to_huggingface
-from encoderlab.model.config import Activation, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
+from encoderlab.model.config import Activation, HeadSizes, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
 from tests.exchange.bert_folders import VOCABULARY, drawn, rewrite, saved, theirs_of
 
 

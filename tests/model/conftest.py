@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from encoderlab.batch import Batch, HeadSizes
-from encoderlab.model.config import ModelConfig
+from encoderlab.batch import Batch
+from encoderlab.model.config import HeadSizes, ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
 
 VOCABULARY, PAD = 13, 0

@@ -9,9 +9,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
-from encoderlab.batch import HeadSizes
 from encoderlab.errors import SettingError
-from encoderlab.model.config import Activation, Head, ModelConfig, Norm, NormPosition, Pooling, Positions
+from encoderlab.model.config import Activation, Head, HeadSizes, ModelConfig, Norm, NormPosition, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
 
 CONFIGS = Path(__file__).parents[2] / "configs"

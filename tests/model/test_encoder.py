@@ -109,7 +109,7 @@ def test_mixed_precision_trains_and_agrees_with_float32(make_model, make_batch, 
 
 COMPILE = """
 import torch
-from encoderlab.batch import HeadSizes
+from encoderlab.model.config import HeadSizes
 from encoderlab.model.config import Activation, ModelConfig, Norm, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.model.packing import FIRST_TOKENS, Selection

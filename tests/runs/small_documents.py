@@ -1,12 +1,11 @@
-"""A few documents whose sentences end with full stops, as the corpus of a pretraining run."""
+"""A few documents whose sentences end with full stops, for tests of pretraining on them."""
 
 from encoderlab.data.dataset import Pack
-from encoderlab.data.documents import Documents, DocumentSplit, fingerprint
+from encoderlab.data.documents import Documents, DocumentSplit, SentenceReader, fingerprint
 from encoderlab.data.sentences import SentenceSplitter
 from encoderlab.data.tokenizers import WordPieceConfig
-from encoderlab.runs.corpus import DocumentCorpus
-from encoderlab.runs.task import build_task
-from encoderlab.tasks.config import PretrainingConfig
+from encoderlab.runs.tokens import Tokens
+from encoderlab.tasks.pretraining import PretrainingConfig
 
 
 class FullStops:
@@ -25,15 +24,25 @@ DOCUMENTS = [
 ]
 
 
-def documents_in(cache, documents=DOCUMENTS, pack=Pack.sentences, **task):
-    """Return the corpus of these documents, with its token stores in `cache`."""
+def config_of(**task):
+    return PretrainingConfig(name="test", **task)
+
+
+def documents_of(documents=DOCUMENTS, splitter=SPLITTER, **task):
+    """Return these documents, read as the settings of a task say."""
+    config = config_of(**task)
     split = DocumentSplit(lambda: iter(documents), len(documents), fingerprint(repr(documents).encode()))
-    config = PretrainingConfig(name="test", **task)
-    return DocumentCorpus(
-        Documents({"train": split, "validation": split}, {"source": "test"}), SPLITTER, config, pack, cache
-    )
+    reader = SentenceReader(splitter, config.min_characters, config.min_sentences)
+    return Documents({"train": split, "validation": split}, {"source": "test"}, reader=reader)
 
 
-def task_of(corpus, max_length=32):
-    tokenizer = WordPieceConfig(vocabulary_size=200, min_frequency=1).build(corpus.training_texts, corpus.cache)
-    return build_task(corpus.task, tokenizer, [], max_length)
+def tokenizer_of(documents, cache):
+    return WordPieceConfig(vocabulary_size=200, min_frequency=1).build(documents.training_texts, cache)
+
+
+def rows_in(cache, documents=DOCUMENTS, pack=Pack.sentences, max_length=32, tokenizer=None, splitter=SPLITTER, **task):
+    """Return the training rows of these documents, whose token stores are in `cache`."""
+    read = documents_of(documents, splitter, **task)
+    tokenizer = tokenizer or tokenizer_of(documents_of(), cache)
+    tokens = Tokens(read, tokenizer, ["train"], cache, pack=pack, seed=0)
+    return tokens.rows(config_of(**task).build(tokenizer, [], max_length))["train"]

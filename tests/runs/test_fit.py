@@ -1,4 +1,4 @@
-"""Fitting a model: the result is the chosen checkpoint, and a report says how its threshold was fitted."""
+"""Fitting a model: the result is the best checkpoint, and a report says how its threshold was fitted."""
 
 from dataclasses import replace
 
@@ -9,59 +9,61 @@ from safetensors.torch import load_file
 
 from encoderlab.errors import DataError
 from encoderlab.metrics.texts import classification_scores
-from encoderlab.runs.fit import fit, threshold_notes
-from encoderlab.runs.folder import RunFolder
-from encoderlab.tasks.config import ClassificationConfig, RegressionConfig
+from encoderlab.runs.fit import fit
+from encoderlab.runs.run import Run
+from encoderlab.tasks.classification import ClassificationConfig
+from encoderlab.tasks.regression import RegressionConfig
+from encoderlab.training.batches import MicroBatches
 from encoderlab.training.config import Keep, TrainingConfig
 from tests.run_files import journal_of
-from tests.runs.small_assembly import assembly_of, labelled_rows
+from tests.runs.small_assembly import TOKENIZER, assembly_of, labelled_rows
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def fitted(folder, validation=True, **settings):
+def fitted(run, validation=True, **settings):
     training = TrainingConfig(
         **{"steps": 8, "batch_size": 6, "evaluate_every": 4, "log_every": 1, "learning_rate": 0.01} | settings
     )
-    assembly = assembly_of(training=training, dropout=0.1, initializer_range=0.02)
-    folder.root.mkdir(exist_ok=True)
+    model = assembly_of(training=training, dropout=0.1, initializer_range=0.02)
+    run.folder.mkdir(exist_ok=True)
     rows = {"train": labelled_rows(18)} | ({"validation": labelled_rows(9)} if validation else {})
-    return fit(assembly, rows, folder), assembly.model.state_dict()
+    return fit(model, rows, run, MicroBatches(1, "test")), model.network.state_dict()
 
 
 @pytest.fixture
-def folder(tmp_path):
-    return RunFolder(tmp_path / "run")
+def run(tmp_path):
+    return Run(tmp_path / "run")
 
 
-def test_the_final_weights_are_those_of_the_best_evaluation(folder):
-    ended, weights = fitted(folder, learning_rate=1e-9)  # nothing is learned: the first evaluation stays the best
+def test_the_final_weights_are_those_of_the_best_evaluation(run):
+    ended, weights = fitted(run, learning_rate=1e-9)  # nothing is learned: the first evaluation stays the best
     assert ended.checkpoint == {"step": 4, "chosen_by": "accuracy", "chosen_on": "validation"}
-    last, _ = fitted(RunFolder(folder.root.parent / "last"), learning_rate=1e-9, keep=Keep.last)
+    last, _ = fitted(Run(run.folder.parent / "last"), learning_rate=1e-9, keep=Keep.last)
     assert last.checkpoint == {"step": 8, "chosen_by": "last step", "chosen_on": None}
-    best = load_file(folder.checkpoints / "step-4" / "model.safetensors")
+    best = load_file(run.checkpoints_folder / "step-4" / "model.safetensors")
     assert all(torch.equal(weights[name], weight) for name, weight in best.items())
 
 
-def test_a_damaged_best_checkpoint_gives_way_to_the_last_with_a_note(folder):
-    fitted(folder, learning_rate=1e-9)
-    (folder.checkpoints / "step-4" / "model.safetensors").write_bytes(b"")
-    ended, _ = fitted(folder, learning_rate=1e-9)  # resumes after its last step
+def test_a_damaged_best_checkpoint_gives_way_to_the_last_with_a_note(run):
+    fitted(run, learning_rate=1e-9)
+    (run.checkpoints_folder / "step-4" / "model.safetensors").write_bytes(b"")
+    ended, _ = fitted(run, learning_rate=1e-9)  # resumes after its last step
     assert ended.checkpoint == {"step": 8, "chosen_by": "last step", "chosen_on": None}
     assert any("step 4, was damaged" in note for note in ended.notes)
 
 
-def test_patience_ends_a_fit_that_stops_improving_with_a_note(folder):
-    ended, _ = fitted(folder, learning_rate=1e-9, evaluate_every=2, patience=1)
-    assert journal_of(folder.root)[-1]["step"] == 4
+def test_patience_ends_a_fit_that_stops_improving_with_a_note(run):
+    ended, _ = fitted(run, learning_rate=1e-9, evaluate_every=2, patience=1)
+    assert journal_of(run.folder)[-1]["step"] == 4
     assert any("step 4 of 8" in note for note in ended.notes)
 
 
-def test_a_checkpoint_of_another_model_is_refused(folder):
-    fitted(folder)
+def test_a_checkpoint_of_another_model_is_refused(run):
+    fitted(run)
     other = assembly_of(training=TrainingConfig(steps=9, batch_size=6), d_model=16)
     with pytest.raises(DataError, match="checkpoint"):
-        fit(other, {"train": labelled_rows(18)}, folder)
+        fit(other, {"train": labelled_rows(18)}, run, MicroBatches(1, "test"))
 
 
 def scored(precision):
@@ -89,5 +91,7 @@ NO_ROWS = "There is no validation split to fit task.threshold=f1 on, so it is 0.
     ],
 )
 def test_a_report_says_how_a_threshold_was_fitted_and_which_precision_it_missed(threshold, scores, notes):
-    assert threshold_notes(ClassificationConfig(name="t", threshold=threshold), scores) == notes
-    assert threshold_notes(RegressionConfig(name="t"), scores) == []
+    task = ClassificationConfig(name="t", threshold=threshold).build(TOKENIZER, ["ham", "fraud"], 12)
+    assert task.threshold_notes(scores) == notes
+    numbers = RegressionConfig(name="t", mean=0.0, deviation=1.0).build(TOKENIZER, [], 12)
+    assert numbers.threshold_notes(scores) == []

@@ -1,7 +1,5 @@
 """Cross-validation: a run for each fold in one folder, of which finished ones are never repeated."""
 
-from pathlib import Path
-
 import pytest
 
 from encoderlab.config.commands import RunConfig
@@ -9,10 +7,11 @@ from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig
-from encoderlab.runs.folder import RunFolder
-from encoderlab.runs.folds import OUT_OF_FOLD, cross_validate
+from encoderlab.reports.folds import OUT_OF_FOLD
+from encoderlab.runs.folds import cross_validate
+from encoderlab.runs.run import Run
 from encoderlab.system.processes import SINGLE_PROCESS
-from encoderlab.tasks.config import ClassificationConfig
+from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.training.config import TrainingConfig
 
 DATASET = BracketsDataset(train_rows=12, validation_rows=6, test_rows=4, pairs=4)
@@ -28,15 +27,15 @@ class Folds:
         assert processes.stay, "a process that left after a fold would be missing from the next"
         assert config.folds is None and config.resume is None
         self.trained.append(config.dataset.fold)
-        folder = RunFolder(Path(config.run_dir))
-        (folder.checkpoints / "step-1").mkdir(parents=True, exist_ok=True)
+        run = Run(config.run_dir)
+        (run.checkpoints_folder / "step-1").mkdir(parents=True, exist_ok=True)
         if config.dataset.fold == self.failing:
             raise KeyboardInterrupt
-        folder.report.write_text("{}", encoding="utf-8")
+        run.report_file.write_text("{}", encoding="utf-8")
 
-    def report(self, folder, command, corpus, folded, runs):
-        self.reported.append((corpus, folded, runs))
-        folder.report.write_text("{}", encoding="utf-8")
+    def report(self, run, command, data, folded, runs):
+        self.reported.append((data, folded, runs))
+        run.report_file.write_text("{}", encoding="utf-8")
 
 
 @pytest.fixture
@@ -67,11 +66,11 @@ def config(tmp_path, monkeypatch):
 
 def test_each_fold_is_a_run_and_all_are_reported_together(config, validated, capsys):
     folds = Folds()
-    folder = validated(config, folds)
-    assert folds.trained == ["1/3", "2/3", "3/3"] and folder.finished
-    ((corpus, folded, runs),) = folds.reported
-    assert [run.root for run in runs] == [folder.fold(number) for number in (1, 2, 3)]
-    assert corpus.splits.by_name.keys() == {OUT_OF_FOLD}
+    run = validated(config, folds)
+    assert folds.trained == ["1/3", "2/3", "3/3"] and run.finished
+    ((data, folded, runs),) = folds.reported
+    assert [of_fold.folder for of_fold in runs] == [run.fold(number) for number in (1, 2, 3)]
+    assert data.by_name.keys() == {OUT_OF_FOLD}
     assert len(folded.rows) == len(folded.folds) == 12
     assert "The test split (4 rows) is not used" in capsys.readouterr().err
 

@@ -146,11 +146,13 @@ def test_counts_continue_after_a_resume(tmp_path, clock):
         st.tuples(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.sampled_from([-0.5, 0.1, 0.7])), min_size=1, max_size=30
     )
 )
-def test_the_best_has_the_highest_score_then_the_lowest_loss_and_counts_evaluations_since(evaluations):
+def test_the_best_has_the_highest_score_then_the_lowest_loss_and_counts_evaluations_without_a_better_one(evaluations):
     best = Progress()
     for best.step, (score, loss) in enumerate(evaluations, start=1):
         best.offer(score, loss)
     ranks = [(score, -loss) for score, loss in evaluations]
     assert ((best.best_score, -best.best_loss), best.best_step) == (max(ranks), ranks.index(max(ranks)) + 1)
     scores = [score for score, _ in evaluations]
-    assert best.since == len(scores) - 1 - scores.index(max(scores))  # a tie with a lower loss is no better score
+    assert best.without_better == len(scores) - 1 - scores.index(
+        max(scores)
+    )  # a tie with a lower loss is no better score

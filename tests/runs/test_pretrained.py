@@ -9,30 +9,22 @@ from dataclasses import replace
 import pytest
 import torch
 
-from encoderlab.batch import HeadSizes
 from encoderlab.config.commands import AsPretrained, FinetuneConfig, RunConfig
 from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.tokenizers import AsPretrainedTokenizer, SymbolsConfig
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.config import ModelConfig, Pooling, Positions
+from encoderlab.model.config import HeadSizes, ModelConfig, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.assembly import Assembly, assemble
-from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.folder import model_folder
-from encoderlab.runs.saved_model import (
-    Origin,
-    SavedModel,
-    load_into,
-    load_pretrained,
-    read_model,
-    save_model,
-    settings_for,
-)
-from encoderlab.runs.task import build_task
+from encoderlab.runs.model import Model, Provenance
+from encoderlab.runs.model_folder import model_folder, read_model, save_model
+from encoderlab.runs.prepare import build_model
+from encoderlab.runs.pretrained import load_into, load_pretrained, shape_for, tokenizer_for
 from encoderlab.system.device import Compute
-from encoderlab.system.processes import Processes
-from encoderlab.tasks.config import ClassificationConfig, PretrainingConfig, TaggingConfig
-from encoderlab.tasks.texts import EncodingConfig
+from encoderlab.system.processes import SINGLE_PROCESS
+from encoderlab.tasks.classification import ClassificationConfig
+from encoderlab.tasks.pretraining import PAIR_LABELS, PretrainingConfig, SecondSentence
+from encoderlab.tasks.tagging import TaggingConfig
+from encoderlab.tasks.vectors import EncodingConfig
 from encoderlab.training.config import TrainingConfig
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -40,7 +32,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
 TOKENIZER = SymbolsConfig(symbols="0123456789").build(list, None)
 SIZES = {"n_layers": 2, "d_model": 8, "n_heads": 2, "max_length": 16, "dropout": 0.0}
-PAIR = (Processes(0, 2), Processes(1, 2))
 PRETRAINING = HeadSizes(sequence_classes=2, vocabulary=True)
 FINETUNING = FinetuneConfig(
     cache_dir="cache",
@@ -63,10 +54,11 @@ def drawn(heads, seed=0, rows=TOKENIZER.vocabulary_size, **settings):
     return model
 
 
-def pretrained_from(model, task=None, **settings):
-    """Return a saved model with the weights of `model`, by default one of pretraining."""
+def pretrained_from(network, task=None, labels=(), **settings):
+    """Return a finished model with the weights of a network, by default one of pretraining."""
     config = replace(FINETUNING, task=task or PretrainingConfig(name="old"), model=ModelConfig(**SIZES | settings))
-    return SavedModel(config, [], TOKENIZER, model.state_dict(), Origin({}, None, {}))
+    built = config.task.build(TOKENIZER, labels, config.model.max_length)
+    return Model(config, built, network, CPU, Provenance({}, None, {}))
 
 
 def saved(folder, *, tagging=False, **settings):
@@ -79,10 +71,9 @@ def saved(folder, *, tagging=False, **settings):
         model=ModelConfig(**SIZES | settings),
         training=TrainingConfig(),
     )
-    task = build_task(config.task, TOKENIZER, ["a", "b", "c"], config.model.max_length)
-    assembly = Assembly(config, CPU, TOKENIZER, task, drawn(task.heads, **settings))
-    save_model(assembly.saved(Origin({"step": 1}, False, {})), folder / "model", "# card\n")
-    return assembly
+    task = config.task.build(TOKENIZER, ["a", "b", "c"], config.model.max_length)
+    model = Model(config, task, drawn(task.heads, **settings), CPU, Provenance({"step": 1}, False, {}))
+    save_model(model, folder / "model", "# card\n")
 
 
 @pytest.mark.parametrize("changed", ["model.safetensors", "tokenizer.json", "config.json", "manifest.json"])
@@ -122,7 +113,7 @@ def test_a_task_gets_the_encoder_and_pooler_and_a_fresh_head(heads, positions):
 
 def test_continued_pretraining_keeps_every_head():
     old, model = drawn(PRETRAINING), drawn(PRETRAINING, seed=1)
-    assert load_into(model, pretrained_from(old)) == []
+    assert load_into(model, pretrained_from(old), PAIR_LABELS) == []
     assert all(
         torch.equal(mine, theirs)
         for mine, theirs in zip(model.state_dict().values(), old.state_dict().values(), strict=True)
@@ -134,22 +125,31 @@ def test_the_first_rows_of_longer_position_and_embedding_tables_are_used():
     settings = {"tie_decoder": False}
     old = drawn(heads, rows=padded, **settings)
     model = drawn(heads, seed=1, max_length=5, **settings)
-    assert load_into(model, pretrained_from(old, **settings)) == []
+    task = PretrainingConfig(name="old", second_sentence=SecondSentence.none)
+    assert load_into(model, pretrained_from(old, task, **settings)) == []
     for name, weight in model.state_dict().items():
         assert torch.equal(weight, old.state_dict()[name][: len(weight)]), name
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
+def data(tmp_path_factory):
     dataset = BracketsDataset(train_rows=20, validation_rows=2, test_rows=2, pairs=8)
-    return Corpus.load(dataset, tmp_path_factory.mktemp("cache"))
+    return dataset.load(tmp_path_factory.mktemp("cache"))
+
+
+def built(config, data, start):
+    """Return the model of a run that starts from `start`, of the length that this reads."""
+    tokenizer = tokenizer_for(config, data, start, None)
+    shape = config.model.resolve(shape_for(config.task, start))
+    config = replace(config, model=replace(shape, max_length=start.shape.max_length))
+    return build_model(config, data, tokenizer, start, CPU, SINGLE_PROCESS)
 
 
 @pytest.mark.parametrize(("symbols", "difference"), [("01", "7 tokens"), ("012345678x", "15 tokens")])
-def test_another_vocabulary_is_refused_with_what_differs(corpus, symbols, difference):
+def test_another_vocabulary_is_refused_with_what_differs(data, symbols, difference):
     config = replace(FINETUNING, tokenizer=SymbolsConfig(symbols=symbols))
     with pytest.raises(SettingError, match=f"init_from=runs/old: {difference}"):
-        assemble(config, corpus, pretrained_from(drawn(PRETRAINING)))
+        built(config, data, pretrained_from(drawn(PRETRAINING)))
 
 
 def transformers_folder(folder, kind, **changes):
@@ -179,15 +179,15 @@ def transformers_folder(folder, kind, **changes):
         ("DistilBertForSequenceClassification", ["sequence_head"]),
     ],
 )
-def test_a_transformers_folder_starts_a_task_with_its_encoder_and_any_pooler(tmp_path, corpus, kind, fresh):
-    model = transformers_folder(tmp_path, kind)
-    pretrained = load_pretrained(str(tmp_path))
-    assembly = assemble(FINETUNING, corpus, pretrained)
-    assert load_into(assembly.model, pretrained) == fresh
+def test_a_transformers_folder_starts_a_task_with_its_encoder_and_any_pooler(tmp_path, data, kind, fresh):
+    original = transformers_folder(tmp_path, kind)
+    start = load_pretrained(str(tmp_path))
+    model = built(FINETUNING, data, start)
+    assert load_into(model.network, start, model.labels) == fresh
     ids = torch.randint(5, 15, (3, 6), generator=torch.Generator().manual_seed(0))
     with torch.inference_mode():
-        theirs = model.base_model(ids, attention_mask=torch.ones_like(ids)).last_hidden_state
-        mine = assembly.model.eval().encoder(ids, torch.zeros_like(ids), None)
+        theirs = original.base_model(ids, attention_mask=torch.ones_like(ids)).last_hidden_state
+        mine = model.network.eval().encoder(ids, torch.zeros_like(ids), None)
     assert torch.allclose(mine, theirs, atol=1e-5)
 
 
@@ -203,17 +203,16 @@ def test_a_transformers_folder_starts_a_task_with_its_encoder_and_any_pooler(tmp
     ],
 )
 def test_a_task_uses_mean_pooling_unless_a_head_or_pooler_was_trained_otherwise(heads, old, new, pooled, pooling):
-    pretrained = replace(
-        pretrained_from(drawn(heads, pooling=pooled), old(name="t"), pooling=pooled), labels=["a", "b"]
-    )
-    assert settings_for(new(name="t"), pretrained).pooling is pooling
+    labels = ["a", "b"]
+    start = pretrained_from(drawn(heads, pooling=pooled), old(name="t"), labels, pooling=pooled)
+    assert shape_for(new(name="t"), start).pooling is pooling
 
 
 @pytest.mark.parametrize(
     ("by_mean", "pooling"),
     [(True, Pooling.mean), (False, Pooling.pooler), (None, Pooling.pooler), ("endless", Pooling.pooler)],
 )
-def test_a_sentence_transformers_encoder_is_pooled_as_it_was_trained(tmp_path, corpus, by_mean, pooling):
+def test_a_sentence_transformers_encoder_is_pooled_as_it_was_trained(tmp_path, data, by_mean, pooling):
     transformers_folder(tmp_path, "BertModel")
     if by_mean is not None:
         (tmp_path / "1_Pooling").mkdir()
@@ -222,10 +221,10 @@ def test_a_sentence_transformers_encoder_is_pooled_as_it_was_trained(tmp_path, c
         if by_mean == "endless":  # what a stranger's folder may link to
             config.unlink()
             config.symlink_to("/dev/zero")
-    pretrained = load_pretrained(str(tmp_path))
-    assembly = assemble(FINETUNING, corpus, pretrained)
-    assert assembly.config.model.pooling is pooling
-    assert load_into(assembly.model, pretrained) == ["sequence_head"]
+    start = load_pretrained(str(tmp_path))
+    model = built(FINETUNING, data, start)
+    assert model.shape.pooling is pooling
+    assert load_into(model.network, start, model.labels) == ["sequence_head"]
 
 
 @pytest.mark.parametrize("init_from", ["", "file", "run/checkpoints/step-5"])

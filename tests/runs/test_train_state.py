@@ -10,12 +10,13 @@ from encoderlab.config.commands import RunConfig
 from encoderlab.data.built_in import ReverseDataset
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.model.config import ModelConfig
-from encoderlab.runs.assembly import assemble
-from encoderlab.runs.corpus import Corpus
 from encoderlab.runs.fit import TrainState
-from encoderlab.tasks.config import TaggingConfig
+from encoderlab.runs.prepare import build_model
+from encoderlab.system.processes import SINGLE_PROCESS
+from encoderlab.tasks.tagging import TaggingConfig
 from encoderlab.training.batches import MicroBatches
 from encoderlab.training.config import TrainingConfig
+from tests.runs.small_assembly import CPU
 
 STEPS = 6
 
@@ -25,7 +26,8 @@ def begun(tmp_path_factory):
     """Return a function that builds the state of a run before its first step."""
     cache = tmp_path_factory.mktemp("cache")
     dataset = ReverseDataset(train_rows=40, validation_rows=1, test_rows=1)
-    corpus = Corpus.load(dataset, cache, "label")
+    data = dataset.load(cache, "label")
+    tokenizer = SymbolsConfig().build(data.training_texts, cache)
 
     def begun(**training):
         config = RunConfig(
@@ -38,8 +40,10 @@ def begun(tmp_path_factory):
                 **{"steps": STEPS, "batch_size": 8, "learning_rate": 1e-2, "accumulate": 2, **training}
             ),
         )
-        assembly = assemble(config, corpus)
-        return TrainState(assembly, corpus.rows("train", assembly.task))
+        model = build_model(config, data, tokenizer, None, CPU, SINGLE_PROCESS)
+        rows = model.task.rows(data.tokenize("train", tokenizer, cache), data.split("train").targets())
+        micro_batches = MicroBatches.of(config.training, config.training, SINGLE_PROCESS)
+        return TrainState(model, rows, micro_batches)
 
     return begun
 

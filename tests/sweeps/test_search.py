@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from encoderlab.errors import SettingError
-from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.run import Run
 from encoderlab.sweeps.sweep import score_of
 from encoderlab.system.processes import Interrupted
 
@@ -53,4 +53,4 @@ def test_a_search_resumes_its_unfinished_trial_and_refuses_other_values(sweep, s
 def test_a_search_prefers_the_smaller_error(tmp_path, name, score):
     report = {"main_figure": name, "splits": {"validation": {name: 0.4}}}
     (tmp_path / "report.json").write_text(json.dumps(report), encoding="utf-8")
-    assert score_of(RunFolder(tmp_path)) == score
+    assert score_of(Run(tmp_path)) == score

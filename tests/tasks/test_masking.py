@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from encoderlab.batch import Batch
 from encoderlab.data.tokenizers import Tokenizer, _wordpiece
-from encoderlab.tasks.config import PretrainingConfig
-from encoderlab.tasks.pretraining import Pretraining
+from encoderlab.tasks.pretraining import PretrainingConfig
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = [f"w{n}" for n in range(30)] + [f"##p{n}" for n in range(20)]
@@ -34,7 +33,7 @@ TOKENIZER = tokenizer()
 
 def masking(**changed):
     """Return the masking of batches whose targets the host has counted."""
-    task = Pretraining(PretrainingConfig(name="test", **changed), TOKENIZER, [], 512)
+    task = PretrainingConfig(name="test", **changed).build(TOKENIZER, [], 512)
 
     def masked(batch, key):
         lengths = (batch.input_ids != PAD).sum(1)
@@ -140,7 +139,7 @@ def test_target_positions_are_the_same_as_in_every_earlier_version():
 @pytest.mark.parametrize("fraction", [0.15, 0.5, 0.25, 0.125, 0.1, 0.9, 1 / 3])
 def test_the_host_counts_the_targets_the_device_will_choose_at_every_length(fraction):
     """If a fraction ends in a half, both must round to the even number."""
-    task = Pretraining(PretrainingConfig(name="test", mlm_probability=fraction), TOKENIZER, [], 512)
+    task = PretrainingConfig(name="test", mlm_probability=fraction).build(TOKENIZER, [], 512)
     rows = random_rows(1, 402)[0]
     for length in range(3, 402):
         ids = torch.tensor([rows[:length]])

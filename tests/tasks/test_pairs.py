@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 from encoderlab.batch import Batch, Prediction, TeacherOutputs
 from encoderlab.data.dataset import Pack
 from encoderlab.data.examples import TextExample
-from encoderlab.data.token_store import as_blocks, memory_store
 from encoderlab.data.tokenizers import SymbolsConfig, Tokenizer, WordPieceConfig
+from encoderlab.data.tokens import tokenize_examples
 from encoderlab.errors import DataError, SettingError
-from encoderlab.tasks.config import PretrainingConfig, SecondSentence, TeacherVectorsConfig
-from encoderlab.tasks.pretraining import PAIR_LABELS, Pretraining, TeacherVectors
+from encoderlab.tasks.pretraining import PAIR_LABELS, PretrainingConfig, SecondSentence
 from encoderlab.tasks.sentence_rows import SentenceRows, Sentences, draw_pairs, windows
-
-COLUMNS = {"input_ids": "uint16", "document": "uint32", "paragraph": "uint32"}
+from encoderlab.tasks.vectors import TeacherVectorsConfig
+from tests.tasks.small_rows import sentence_store
 
 # a corpus: documents of paragraphs of sentences, each given by its number of tokens
 corpora = st.lists(
@@ -28,9 +27,9 @@ def sentences_of(corpus):
     rows, paragraph = [], 0
     for document, paragraphs in enumerate(corpus):
         for lengths in paragraphs:
-            rows += [{"input_ids": [5] * n, "document": (document,), "paragraph": (paragraph,)} for n in lengths]
+            rows += [([5] * n, document, paragraph) for n in lengths]
             paragraph += 1
-    return Sentences(memory_store(COLUMNS, as_blocks(rows, COLUMNS)))
+    return Sentences(sentence_store(rows))
 
 
 def drawn(corpus, second=SecondSentence.next, pack=Pack.sentences, room=20, seed=(0, 0)):
@@ -139,14 +138,12 @@ def tokenizer(tmp_path_factory):
 
 def rows_of(tokenizer, max_length=24, pack=Pack.segments, **task):
     draw = np.random.default_rng(0)
-    sentences = [
-        {"input_ids": draw.integers(0, tokenizer.vocabulary_size, draw.integers(1, 15)).tolist(), "document": (i // 9,)}
-        for i in range(200)
-    ]
-    store = memory_store(
-        COLUMNS, as_blocks([one | {"paragraph": (i // 3,)} for i, one in enumerate(sentences)], COLUMNS)
-    )
-    return SentenceRows(store, Pretraining(PretrainingConfig(name="test", **task), tokenizer, [], max_length), pack)
+    sentences = []
+    for number in range(200):
+        ids = draw.integers(0, tokenizer.vocabulary_size, draw.integers(1, 15)).tolist()
+        sentences.append((ids, number // 9, number // 3))
+    built = PretrainingConfig(name="test", **task).build(tokenizer, [], max_length)
+    return SentenceRows(sentence_store(sentences), built, pack)
 
 
 @given(
@@ -177,13 +174,17 @@ BATCH = Batch(IDS, IDS, None, torch.arange(2), torch.zeros(0, dtype=torch.long),
 
 
 def task_of(second=SecondSentence.next, tokenizer=TOKENIZER, max_length=12):
-    return Pretraining(PretrainingConfig(name="text", second_sentence=second), tokenizer, [], max_length)
+    return PretrainingConfig(name="text", second_sentence=second).build(tokenizer, [], max_length)
 
 
 def test_new_texts_are_read_whole_without_masks_or_targets():
-    one, pair = task_of().encode([TextExample("012"), TextExample("0", "12")])
-    assert TOKENIZER.pieces(one.input_ids) == ["[CLS]", "0", "1", "2", "[SEP]"] and one.token_labels == {}
-    assert pair.token_type_ids == [0, 0, 0, 1, 1, 1] and pair.label is None
+    one, pair = (
+        task_of().rows(tokenize_examples([example], TOKENIZER)).gather(np.array([0]), TOKENIZER.pad_id)
+        for example in (TextExample("012"), TextExample("0", "12"))
+    )
+    assert TOKENIZER.pieces(one.input_ids[0].tolist()) == ["[CLS]", "0", "1", "2", "[SEP]"]
+    assert one.token_labels is None and not len(one.target_positions)
+    assert pair.token_type_ids.tolist() == [[0, 0, 0, 1, 1, 1]] and pair.labels is None
 
 
 def test_the_more_probable_relation_of_a_pair_is_predicted():
@@ -211,7 +212,7 @@ MASK = torch.tensor([[True, True, False], [True, True, True]])
 
 
 def vectors(**settings):
-    return TeacherVectors(TeacherVectorsConfig(name="vectors", teacher_width=4, **settings), TOKENIZER, [], 8)
+    return TeacherVectorsConfig(name="vectors", teacher_width=4, **settings).build(TOKENIZER, [], 8)
 
 
 def batch(mask):

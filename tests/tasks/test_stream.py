@@ -12,8 +12,7 @@ from encoderlab.data.sentences import block_of
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.system.processes import Processes
-from encoderlab.tasks.config import PretrainingConfig
-from encoderlab.tasks.pretraining import Pretraining
+from encoderlab.tasks.pretraining import PretrainingConfig
 from encoderlab.tasks.stream import StreamedRows
 
 BATCH = 4
@@ -34,7 +33,7 @@ def read(name):
 @pytest.fixture(scope="module")
 def task():
     tokenizer = SymbolsConfig().build(tuple, None)
-    return Pretraining(PretrainingConfig(name="test", min_characters=1, min_sentences=1), tokenizer, [], 32)
+    return PretrainingConfig(name="test", min_characters=1, min_sentences=1).build(tokenizer, [], 32)
 
 
 @pytest.fixture(autouse=True)

@@ -13,28 +13,20 @@ from hypothesis import strategies as st
 from encoderlab.batch import Batch, Prediction
 from encoderlab.data.dataset import Pack
 from encoderlab.data.examples import TextExample, WordsExample
-from encoderlab.data.token_store import as_blocks, memory_store
 from encoderlab.data.tokenizers import SymbolsConfig, WordPieceConfig
+from encoderlab.data.tokens import tokenize_examples
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.task import build_task
-from encoderlab.tasks.config import (
-    ClassificationConfig,
-    ClassificationScore,
-    Decoding,
-    MultilabelConfig,
-    MultilabelScore,
-    PretrainingConfig,
-    RegressionConfig,
-    RegressionScore,
-    TaggingConfig,
-    TaggingScore,
-    Windows,
-)
-from encoderlab.tasks.rows import hold_encoded
+from encoderlab.tasks.classification import ClassificationConfig, ClassificationScore
+from encoderlab.tasks.multilabel import MultilabelConfig, MultilabelScore
+from encoderlab.tasks.pretraining import PretrainingConfig
+from encoderlab.tasks.regression import RegressionConfig, RegressionScore
 from encoderlab.tasks.sentence_rows import SentenceRows
-from encoderlab.tasks.texts import Encoding, EncodingConfig, Tagging
+from encoderlab.tasks.tagging import Decoding, TaggingConfig, TaggingScore
+from encoderlab.tasks.task import Windows
+from encoderlab.tasks.vectors import EncodingConfig
 from encoderlab.training.loss import losses
 from tests.runs.small_assembly import assembly_of
+from tests.tasks.small_rows import sentence_store
 
 TOKENIZER = SymbolsConfig().build(lambda: [], Path())
 LABELS = ["bad", "middling", "good"]
@@ -47,13 +39,30 @@ TARGETS = {ClassificationConfig: 1, MultilabelConfig: (0, 2), RegressionConfig: 
 
 
 def task_of(config=ClassificationConfig, labels=LABELS, max_length=16, **settings):
-    return build_task(config(name="test", **SETTINGS[config] | settings), TOKENIZER, labels, max_length)
+    return config(name="test", **SETTINGS[config] | settings).build(TOKENIZER, labels, max_length)
+
+
+def rows_of(task, examples):
+    """Return examples as rows, with the targets that they have."""
+    targets = [example.labels if isinstance(example, WordsExample) else example.label for example in examples]
+    return task.rows(tokenize_examples(examples, task.tokenizer), targets)
+
+
+def read(task, examples):
+    """Return all examples as one batch."""
+    return rows_of(task, examples).gather(np.arange(len(examples)), task.tokenizer.pad_id)
+
+
+def tokens_of(batch):
+    """Return the ids of each row of a batch, with their segments, without padding."""
+    mask = torch.ones_like(batch.input_ids) if batch.attention_mask is None else batch.attention_mask
+    lengths = mask.sum(1).tolist()
+    rows = zip(batch.input_ids.tolist(), batch.token_type_ids.tolist(), lengths, strict=True)
+    return [(ids[:length], segments[:length]) for ids, segments, length in rows]
 
 
 def batch_of(task, *targets):
-    examples = [TextExample("12", "3", target) for target in targets]
-    rows = hold_encoded(task.encode(examples), TOKENIZER.vocabulary_size, task.heads)
-    return rows.gather(np.arange(len(targets)), TOKENIZER.pad_id)
+    return read(task, [TextExample("12", "3", target) for target in targets])
 
 
 def scores_of(task, logits, *targets):
@@ -66,30 +75,40 @@ texts = st.text("0123456789()", max_size=20)
 
 
 @settings(max_examples=30, deadline=None)
-@given(rows=st.lists(st.tuples(texts, st.one_of(st.none(), texts), st.booleans()), max_size=8))
+@given(rows=st.lists(st.tuples(texts, texts, st.booleans()), min_size=1, max_size=8), paired=st.booleans())
 @pytest.mark.parametrize("config", TARGETS)
-def test_a_row_is_encoded_the_same_alone_and_among_others_with_and_without_pairs(config, rows):
+def test_a_row_is_read_the_same_alone_and_among_others_with_and_without_pairs(config, rows, paired):
     task = task_of(config)
-    examples = [TextExample(text, pair, TARGETS[config] if known else None) for text, pair, known in rows]
-    together = task.encode(examples)
-    assert together == [task.encode([row])[0] for row in examples]
-    assert [encoded.label is None for encoded in together] == [row.label is None for row in examples]
-    assert [sum(encoded.token_type_ids) > 0 for encoded in together] == [row.text_pair is not None for row in examples]
-    plain = Encoding(EncodingConfig(name="encoder"), TOKENIZER, [], 16).encode(examples)
-    assert [encoded.input_ids for encoded in plain] == [encoded.input_ids for encoded in together]
+    examples = []
+    for text, pair, known in rows:
+        examples.append(TextExample(text, pair if paired else None, TARGETS[config] if known else None))
+    together = rows_of(task, examples)
+    batch = together.gather(np.arange(len(examples)), TOKENIZER.pad_id)
+    alone = [read(task, [example]) for example in examples]
+    assert tokens_of(batch) == [tokens_of(one)[0] for one in alone]
+    assert together.lengths.tolist() == [one.n_tokens for one in alone]
+    assert [one.labels is None for one in alone] == [example.label is None for example in examples]
+    assert (batch.labels is None) == any(example.label is None for example in examples)
+    assert all((sum(segments) > 0) == paired for _, segments in tokens_of(batch))
+    assert tokens_of(read(EncodingConfig(name="encoder").build(TOKENIZER, [], 16), examples)) == tokens_of(batch)
 
 
 def test_special_tokens_in_a_users_text_have_no_effect(tmp_path):
     tokenizer = WordPieceConfig(vocabulary_size=100).build(lambda: ["a sep film", "a cls film", "[ ]"] * 3, tmp_path)
-    task = build_task(ClassificationConfig(name="t"), tokenizer, LABELS, 40)
-    ids = task.encode([TextExample("a [SEP] film [CLS] [PAD]")])[0].input_ids
+    task = ClassificationConfig(name="t").build(tokenizer, LABELS, 40)
+    [ids] = read(task, [TextExample("a [SEP] film [CLS] [PAD]")]).input_ids.tolist()
     assert (ids.count(tokenizer.cls_id), ids.count(tokenizer.sep_id), ids.count(tokenizer.pad_id)) == (1, 1, 0)
 
 
 @pytest.mark.parametrize("config", TARGETS)
 def test_sequences_of_words_are_refused(config):
     with pytest.raises(DataError, match="task=tagging"):
-        task_of(config).encode([TextExample("1"), WordsExample(("1", "2"), (0, 1))])
+        rows_of(task_of(config), [WordsExample(("1", "2"), (0, 1))])
+
+
+def test_texts_are_refused_by_a_task_on_words():
+    with pytest.raises(DataError, match="task=classification"):
+        tagging_of().rows(tokenize_examples([TextExample("1")], TOKENIZER))
 
 
 @pytest.mark.parametrize(
@@ -194,27 +213,13 @@ def test_contradictory_settings_are_refused(make):
 def test_long_texts_are_read_in_windows_on_request_but_not_pairs(config):
     task, truncating = (task_of(config, max_length=8, windows=windows) for windows in (Windows.max, Windows.none))
     example = TextExample("123456789", None, TARGETS[config])
-    (encoded,) = task.encode([example])
-    assert len(encoded.window_starts) == 2 and not encoded.truncated and encoded.label is not None
+    rows = rows_of(task, [example])
+    batch = rows.gather(np.array([0]), TOKENIZER.pad_id)
+    assert len(batch.input_ids) == 2 and not rows.truncated().any() and batch.labels is not None
     assert task.heads.window_pooling == "max" and truncating.heads.window_pooling is None
-    assert len(truncating.encode([example])[0].input_ids) == 8
+    assert read(truncating, [example]).input_ids.shape == (1, 8)
     with pytest.raises(DataError, match="Set task.windows=none"):
-        task.encode([TextExample("12", "34", TARGETS[config])])
-
-
-def test_cached_rows_are_found_only_by_the_same_task():
-    keys = [
-        task_of().key,
-        task_of(max_length=17).key,
-        task_of(windows=Windows.max).key,
-        task_of(MultilabelConfig).key,
-        task_of(RegressionConfig).key,
-        task_of(RegressionConfig, mean=99.0).key,
-        build_task(
-            ClassificationConfig(name="t"), SymbolsConfig(symbols="01").build(lambda: [], Path()), LABELS, 16
-        ).key,
-    ]
-    assert len(set(keys)) == len(keys) and task_of().key == keys[0]
+        rows_of(task, [TextExample("12", "34", TARGETS[config])])
 
 
 ENTITIES = ["O", "B-place", "I-place"]
@@ -226,9 +231,8 @@ SCORED = {
 
 
 def evaluated(config, labels, examples):
-    assembly = assembly_of(config, labels)
-    rows = hold_encoded(assembly.task.encode(examples), assembly.tokenizer.vocabulary_size, assembly.task.heads)
-    return assembly.evaluate(rows).values.keys()
+    model = assembly_of(config, labels)
+    return model.evaluate(rows_of(model.task, examples)).values.keys()
 
 
 @pytest.mark.parametrize("scores", SCORED)
@@ -243,19 +247,17 @@ def test_every_score_of_the_settings_is_measured(scores):
 def test_every_score_of_tagging_and_pretraining_is_measured():
     examples = [WordsExample(tuple(text), tuple(range(len(text)))) for text in ("012", "9a", "b", "77")]
     assert {score.value for score in TaggingScore} - {"auto"} <= evaluated(TaggingConfig(name="t"), ENTITIES, examples)
-    assembly = assembly_of(PretrainingConfig(name="t"), [])
-    sentences = [{"input_ids": [5, 6, 7, 8], "document": (row // 3,), "paragraph": (row // 3,)} for row in range(12)]
-    columns = {"input_ids": "uint16", "document": "uint32", "paragraph": "uint32"}
-    store = memory_store(columns, as_blocks(sentences, columns))
-    figures = assembly.evaluate(SentenceRows(store, assembly.task, Pack.sentences)).values
-    assert {"mlm_accuracy", "nsp_accuracy"} <= figures.keys()
+    model = assembly_of(PretrainingConfig(name="t"), [])
+    store = sentence_store([([5, 6, 7, 8], row // 3, row // 3) for row in range(12)])
+    scores = model.evaluate(SentenceRows(store, model.task, Pack.sentences)).values
+    assert {"mlm_accuracy", "nsp_accuracy"} <= scores.keys()
 
 
 WORD_LABELS = ["noun", "verb", "other"]
 
 
 def tagging_of(tokenizer=TOKENIZER, max_length=16, labels=WORD_LABELS, **settings):
-    return Tagging(TaggingConfig(name="test", **settings), tokenizer, labels, max_length)
+    return TaggingConfig(name="test", **settings).build(tokenizer, labels, max_length)
 
 
 def words_batch(positions, rows, length, labels=None):
@@ -272,42 +274,55 @@ words_and_labels = st.lists(st.tuples(st.text("0123456789(!", min_size=1, max_si
 @settings(deadline=None)
 @given(row=words_and_labels, max_length=st.integers(3, 40), special_tokens=st.booleans())
 def test_every_word_whose_first_piece_fits_has_one_target_at_that_piece(row, max_length, special_tokens):
-    words, labels = tuple(word for word, _ in row), tuple(label for _, label in row)
-    encoded = tagging_of(max_length=max_length, special_tokens=special_tokens).encode([WordsExample(words, labels)])[0]
+    words = tuple(word for word, _ in row)
+    labels = tuple(label for _, label in row)
+    task = tagging_of(max_length=max_length, special_tokens=special_tokens)
+    rows = rows_of(task, [WordsExample(words, labels)])
+    batch = rows.gather(np.array([0]), TOKENIZER.pad_id)
     before = after = int(special_tokens)
     expected, place = {}, before
     for word, label in row:
         if place < max_length - after:
             expected[place] = label
         place += len(word)
-    assert encoded.token_labels == expected
-    assert list(encoded.token_labels) == sorted(encoded.token_labels)
+    places = batch.target_positions.tolist()
+    assert dict(zip(places, batch.token_labels.tolist(), strict=True)) == expected
+    assert places == sorted(places)
+    assert rows.n_targets().tolist() == [len(places)]
     firsts = TOKENIZER.encode([word[0] for word in words[: len(expected)]])
-    assert [[encoded.input_ids[place]] for place in encoded.token_labels] == firsts
-    assert len(encoded.input_ids) == min(place + after, max_length)
-    assert encoded.truncated == (place + after > max_length)
-    assert encoded.label is None
+    assert [[batch.input_ids[0, place].item()] for place in places] == firsts
+    assert batch.n_tokens == rows.lengths[0] == min(place + after, max_length)
+    assert rows.truncated()[0] == (place + after > max_length)
+    assert batch.labels is None
 
 
 @settings(max_examples=30, deadline=None)
-@given(rows=st.lists(words_and_labels, max_size=5))
-def test_a_row_of_words_is_encoded_the_same_alone_and_among_others(rows):
+@given(rows=st.lists(words_and_labels, min_size=1, max_size=5))
+def test_a_row_of_words_is_read_the_same_alone_and_among_others(rows):
     examples = [WordsExample(tuple(word for word, _ in row), tuple(label for _, label in row)) for row in rows]
-    assert tagging_of().encode(examples) == [tagging_of().encode([example])[0] for example in examples]
+    batch = read(tagging_of(), examples)
+    alone = [read(tagging_of(), [example]) for example in examples]
+    assert tokens_of(batch) == [tokens_of(one)[0] for one in alone]
+    places = np.concatenate([one.target_positions.numpy() + i * 16 for i, one in enumerate(alone)])
+    row, place = np.divmod(batch.target_positions.numpy(), batch.input_ids.shape[1])
+    assert (row * 16 + place).tolist() == places.tolist()
+    assert batch.token_labels.tolist() == [label for one in alone for label in one.token_labels.tolist()]
 
 
 def test_a_word_of_several_pieces_has_its_target_at_the_first(tmp_path):
     tokenizer = WordPieceConfig(vocabulary_size=100).build(lambda: ["unwanted wanted ant"] * 3 + ["xyz"] * 2, tmp_path)
     words = ("unwantedant", "  ", "xyzxyz", "ant")
-    encoded = tagging_of(tokenizer, 60).encode([WordsExample(words, (0, 1, 2, 0))])[0]
-    assert list(encoded.token_labels.values()) == [0, 1, 2, 0]
-    first_pieces = tokenizer.pieces(encoded.input_ids[place] for place in encoded.token_labels)
+    batch = read(tagging_of(tokenizer, 60), [WordsExample(words, (0, 1, 2, 0))])
+    [ids] = batch.input_ids.tolist()
+    places = batch.target_positions.tolist()
+    assert batch.token_labels.tolist() == [0, 1, 2, 0]
+    first_pieces = tokenizer.pieces(ids[place] for place in places)
     assert [word.startswith(piece) or piece == "[UNK]" for word, piece in zip(words, first_pieces, strict=True)] == [
         True
     ] * 4
-    others = set(range(1, len(encoded.input_ids) - 1)) - set(encoded.token_labels)
+    others = set(range(1, len(ids) - 1)) - set(places)
     assert others
-    assert all(piece.startswith("##") for piece in tokenizer.pieces(encoded.input_ids[place] for place in others))
+    assert all(piece.startswith("##") for piece in tokenizer.pieces(ids[place] for place in others))
 
 
 def test_predictions_are_a_label_for_each_word_read_row_by_row():

@@ -10,33 +10,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from encoderlab.batch import Encoded, HeadSizes, Prediction
+from encoderlab.batch import Prediction
 from encoderlab.model.layers import Dropout
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import Processes
-from encoderlab.tasks.rows import ExampleRows, hold_encoded
+from encoderlab.tasks.rows import ExampleRows
+from encoderlab.tasks.sequences import Windowing
 from encoderlab.training.batches import (
     MemoryTooSmallError,
     MicroBatches,
-    StepsWithinMemory,
     epoch_order,
     prefetched,
     scoring_batches,
     training_batches,
 )
-from encoderlab.training.config import Batching, Horizon, TrainingConfig
-from encoderlab.training.loop import Learner, optimize
+from encoderlab.training.config import Batching, TrainingConfig
+from encoderlab.training.loop import Horizon, Learner, StepsWithinMemory, optimize
 from encoderlab.training.optimizer import build_optimizer
-from tests.stand_ins import encoded
+from tests.stand_ins import random_rows, rows_of
 
 PAD = 0
 CPU = torch.device("cpu")
-
-
-def held(examples, has_token_targets=False):
-    return hold_encoded(
-        examples, 50, HeadSizes(token_classes=2) if has_token_targets else HeadSizes(sequence_classes=2)
-    )
 
 
 lengths_of_rows = st.lists(st.integers(1, 12), min_size=1, max_size=40)
@@ -70,7 +64,7 @@ class Drawing(ExampleRows):
     drawn = None
 
     def epoch(self, seed, epoch):
-        rows = Drawing(self.store)
+        rows = Drawing(self.store, self.format, self.targets)
         rows.drawn = (seed, epoch)
         return rows
 
@@ -81,11 +75,12 @@ class Drawing(ExampleRows):
 @given(after=st.integers(0, 25), batching=st.sampled_from(Batching))
 @settings(deadline=None, max_examples=20)
 def test_batches_after_any_step_are_those_of_a_run_that_never_stopped(after, batching):
-    store = Drawing(held(encoded([3, 4, 5, 3, 9, 7, 7, 2, 5, 6])).store)
+    rows = random_rows([3, 4, 5, 3, 9, 7, 7, 2, 5, 6])
+    rows = Drawing(rows.store, rows.format, rows.targets)
     config = TrainingConfig(batch_size=3, batching=batching)
 
     def facts(after):
-        steps = islice(training_batches(store, config, 5, PAD, CPU, micro_batches=2, after=after), 30 - after)
+        steps = islice(training_batches(rows, config, 5, PAD, CPU, micro_batches=2, after=after), 30 - after)
         return [[(micro_batch.rows.tolist(), drawn) for micro_batch, drawn in micro_batches] for micro_batches in steps]
 
     assert facts(after) == facts(0)[after:]
@@ -94,7 +89,7 @@ def test_batches_after_any_step_are_those_of_a_run_that_never_stopped(after, bat
 @given(lengths=st.lists(st.integers(1, 3000), min_size=1, max_size=60))
 @settings(deadline=None, max_examples=30)
 def test_scoring_reads_every_row_once_in_batches_of_bounded_size(lengths):
-    store = held([Encoded([1] * n, [0] * n, label=0) for n in lengths])
+    store = rows_of([[1] * n for n in lengths])
     batches = list(scoring_batches(store, PAD, CPU, 128))
     assert sorted(torch.cat([batch.rows for batch in batches]).tolist()) == list(range(len(lengths)))
     assert all(batch.input_ids.numel() <= 8192 or len(batch) == 1 for batch in batches)
@@ -123,7 +118,7 @@ def test_an_error_in_the_thread_is_raised_unchanged_when_its_batch_is_due():
 def test_a_step_has_the_same_rows_in_the_same_order_for_any_number_of_processes(
     lengths, batch_size, micro_batches, size, after, batching
 ):
-    store, config = held(encoded(lengths)), TrainingConfig(batch_size=batch_size, batching=batching)
+    store, config = random_rows(lengths), TrainingConfig(batch_size=batch_size, batching=batching)
 
     def steps(rank, size, micro_batches):
         of_one = {"micro_batches": micro_batches, "after": after, "processes": Processes(rank, size)}
@@ -144,7 +139,7 @@ def test_a_step_has_the_same_rows_in_the_same_order_for_any_number_of_processes(
 @given(lengths=lengths_of_rows, size=st.integers(1, 5))
 @settings(deadline=None, max_examples=40)
 def test_scoring_batches_are_distributed_as_one_process_would_compose_them(lengths, size):
-    store = held([Encoded([1] * n * 400, [0] * n * 400, label=0) for n in lengths])
+    store = rows_of([[1] * n * 400 for n in lengths])
     alone = [batch.rows.tolist() for batch in scoring_batches(store, PAD, CPU, 128)]
     of_each = [list(scoring_batches(store, PAD, CPU, 128, Processes(rank, size))) for rank in range(size)]
     assert len({len(batches) for batches in of_each}) == 1
@@ -164,15 +159,9 @@ def micro_batches_of(rows, config, steps, micro_batches, size):
 
 
 def rows_in_windows(n_windows):
-    """Return rows with these numbers of windows of 4 tokens; 0 means a single sequence of 3."""
-    heads = HeadSizes(sequence_classes=3, window_pooling="mean")
-    rows = [
-        Encoded([row + 1] * 4 * n, [0] * 4 * n, label=row % 3, window_starts=tuple(range(n)))
-        if n
-        else Encoded([row + 1] * 3, [0] * 3, label=row % 3)
-        for row, n in enumerate(n_windows)
-    ]
-    return hold_encoded(rows, 100, heads)
+    """Return rows with these numbers of windows of 4 tokens, each 3 after the last; 0 means a single sequence of 3."""
+    texts = [[row + 1] * (3 * n + 1 if n else 3) for row, n in enumerate(n_windows)]
+    return rows_of(texts, Windowing("mean", 8), max_length=4)
 
 
 @given(
@@ -219,8 +208,7 @@ class Small(nn.Module):
 
 def rows():
     draw = np.random.default_rng(0)
-    encoded = [Encoded(draw.integers(1, 20, 3 + n % 4).tolist(), [0] * (3 + n % 4), label=n % 3) for n in range(ROWS)]
-    return hold_encoded(encoded, 20, HeadSizes(sequence_classes=2))
+    return rows_of([draw.integers(1, 20, 3 + n % 4) for n in range(ROWS)])
 
 
 def run(model, micro_batches, *, after=0, optimizer=None):

@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoderlab.training.config import (
-    Schedule,
-    TimeBudget,
-    TrainingConfig,
-    horizon_of,
-    resolve_by_rows,
-    steps_per_epoch,
-    total_steps,
-)
+from encoderlab.training.config import Schedule, TrainingConfig, resolve_by_rows, steps_per_epoch, total_steps
+from encoderlab.training.loop import TimeBudget, horizon_of
 from encoderlab.training.optimizer import learning_rate_at
 from tests.stand_ins import Clock
 

@@ -16,7 +16,8 @@ from tests.torchrun import torchrun
 BEGIN = """
 import copy
 import torch
-from encoderlab.batch import Batch, HeadSizes
+from encoderlab.batch import Batch
+from encoderlab.model.config import HeadSizes
 from encoderlab.system.device import Compute
 from encoderlab.metrics.texts import ClassificationMetrics
 from encoderlab.model.config import ModelConfig, Positions
@@ -24,7 +25,7 @@ from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.training.distribution import Sharded, distribute
 from encoderlab.training.config import Sharding, TrainingConfig
 from encoderlab.training.evaluation import evaluate
-from encoderlab.training.config import Horizon
+from encoderlab.training.loop import Horizon
 from encoderlab.training.loop import Learner, optimize
 from encoderlab.training.optimizer import build_optimizer
 from encoderlab.system.processes import connect, processes_of_torchrun

@@ -14,8 +14,8 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS
-from encoderlab.training.config import Horizon, Schedule, TrainingConfig
-from encoderlab.training.loop import Learner, NonFiniteGuard, optimize
+from encoderlab.training.config import Schedule, TrainingConfig
+from encoderlab.training.loop import Horizon, Learner, NonFiniteGuard, optimize
 from encoderlab.training.optimizer import build_optimizer, learning_rate_at
 
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")

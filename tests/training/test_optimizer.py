@@ -8,12 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoderlab.batch import Batch, HeadSizes
-from encoderlab.model.config import ModelConfig, NormPosition
+from encoderlab.batch import Batch
+from encoderlab.model.config import HeadSizes, ModelConfig, NormPosition
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.system.device import Compute
-from encoderlab.training.config import Horizon, Schedule, TrainingConfig
-from encoderlab.training.loop import Learner, optimize
+from encoderlab.training.config import Schedule, TrainingConfig
+from encoderlab.training.loop import Horizon, Learner, optimize
 from encoderlab.training.loss import losses
 from encoderlab.training.optimizer import build_optimizer, freeze, learning_rate_at
 

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from encoderlab.data.examples import Split, Splits, texts_of
+from encoderlab.data.data import Data
+from encoderlab.data.examples import Split, texts_of
 from encoderlab.metrics import scores_of_predictions
 from encoderlab.metrics.calibration import DEFAULT, ThresholdRule, fit_thresholds
 from encoderlab.metrics.texts import predict_from
@@ -73,7 +74,7 @@ Method = Callable[[_Data], tuple[Predictions, np.ndarray | None]]
 
 
 def baselines(
-    splits: Splits, name: str, threshold: ThresholdRule | None = None, positive: int = 1, *, frozen: Features | str
+    splits: Data, name: str, threshold: ThresholdRule | None = None, positive: int = 1, *, frozen: Features | str
 ) -> dict[str, Baseline]:
     """Fit on the labelled rows of `train`, score on those of the split called `name`; both must hold some.
 

@@ -191,15 +191,9 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
 
 
 def _call_command(command: str, processes: Processes, settings: Any, overrides: Sequence[str]) -> None:
-    """Run a command with its settings, and with the `overrides` that were typed. With resume=FOLDER, the settings are
-    the recorded ones plus the overrides that may change. (`records.beginning_of` then finds nothing to change.)
-    """
-    explicit = {argument.partition("=")[0].lstrip("+~") for argument in overrides}
+    """Run a command with its settings, and with the `overrides` that were typed: only here is it known which were."""
     shared = {"processes": processes} if command in ACROSS_PROCESSES else {}
     with processes.connection_watched():
-        if getattr(settings, "resume", None) not in (None, "auto"):
-            resume = import_module("encoderlab.runs.records").run_to_resume
-            settings, _ = processes.broadcast_from_main(lambda: resume(settings, command, explicit))
         settings = replace(settings, overrides=list(overrides))
         run_command = getattr(import_module(f"encoderlab.commands.{command}"), command)
         tracking = getattr(settings, "tracking", None)

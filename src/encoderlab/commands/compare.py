@@ -7,7 +7,7 @@ from encoderlab.config.commands import CompareConfig
 from encoderlab.errors import DataError
 from encoderlab.reports.comparison import build_comparison, show_comparison, write_comparison
 from encoderlab.reports.finished_runs import finished_runs
-from encoderlab.runs.folder import runs_in
+from encoderlab.runs.run import runs_in
 
 
 def compare(config: CompareConfig) -> None:

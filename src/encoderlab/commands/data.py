@@ -3,21 +3,22 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from encoderlab.config.commands import DataConfig, TableFormat
+from encoderlab.data.data import Data
 from encoderlab.data.examples import Example, Split, WordsExample, in_lists, text_of
 from encoderlab.data.survey import Oddity, odd_rows
-from encoderlab.data.tokenizers import Tokenizer
+from encoderlab.data.tokenizers import Tokenizer, WordPieceConfig
+from encoderlab.data.tokens import lengths_of, tokenize_examples
 from encoderlab.errors import SettingError
 from encoderlab.reports.blocks import json_safe
 from encoderlab.reports.facts import show_rows
-from encoderlab.runs.assembly import resolve_length
-from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.task import build_task, resolve_task
-from encoderlab.tasks.config import DocumentTaskConfig
+from encoderlab.runs.settle import Facts, lowercases, settle_length
+from encoderlab.runs.tokens import Tokens
 from encoderlab.tasks.task import Task
 
 COUNTED_ROWS = 100_000  # per split, spread evenly, to count tokens of: more would not change the numbers shown
@@ -25,14 +26,13 @@ COUNTED_WORDS = 200_000
 ODD_SHOWN = 3  # of each kind
 MOST_CHARACTERS = 300  # of each text shown
 MOST_PIECES = 60
-WHOLE = sys.maxsize  # a length that truncates nothing
 _AT_A_TIME = 1000
 _QUANTILES = {"min": 0, "median": 50, "p90": 90, "p95": 95, "p99": 99, "max": 100}
 
 
 def data(config: DataConfig) -> None:
     """Print the facts of the dataset. Raises DataError if it cannot be read as the task needs, SettingError."""
-    if isinstance(config.task, DocumentTaskConfig):
+    if config.task.of_documents:
         remedy = "Run encoderlab pretrain dry_run=true, which prints the facts of documents"
         raise SettingError(f"task={config.task.name} has no labelled rows", remedy=remedy)
     facts = _facts(config)
@@ -44,53 +44,67 @@ def data(config: DataConfig) -> None:
 
 def _facts(config: DataConfig) -> dict[str, Any]:
     """Return the facts of labelled rows by split: counts, lengths in tokens, odd rows, examples."""
-    corpus = Corpus.load(config.dataset, config.cache, config.task.target)
-    tokenizer = config.tokenizer.build(corpus.training_texts, corpus.cache)
-    settled = resolve_task(config.task, corpus)
-    reach = resolve_length(config.model.resolve(None), settled, tokenizer, corpus).reach
-    task = build_task(settled, tokenizer, corpus.labels, reach)
-    whole = build_task(settled, tokenizer, corpus.labels, WHOLE)
-    by_name, odd = corpus.splits.by_name, odd_rows(corpus.splits.by_name)
-    splits = {
-        name: {
+    rows = config.dataset.load(config.cache, config.task.target)
+    settings = config.tokenizer
+    if isinstance(settings, WordPieceConfig):
+        settings = replace(settings, lowercase=lowercases(config.task, settings))
+    tokenizer = settings.build(rows.training_texts, config.cache)
+
+    # The length that a model would read, as a run decides it.
+    tokens = Tokens(rows, tokenizer, ["train"], config.cache, pack=config.dataset.pack, seed=0)
+    facts = Facts(tokens.row_lengths, {"train": len(rows.split("train"))}, rows.labels, rows.survey)
+    settled, _ = config.task.settled(rows.labels, rows.survey["train"], has_validation=rows.has_validation)
+    shape, notes = settle_length(config.model.resolve(None), settled, facts)
+    for note in notes:
+        print(note, file=sys.stderr)
+    task = settled.build(tokenizer, rows.labels, shape.reach)
+
+    odd = odd_rows(rows.by_name)
+    splits = {}
+    for name, counted in rows.description()["splits"].items():
+        split = rows.by_name[name]
+        splits[name] = {
             **counted,
-            "tokens": _lengths(by_name[name], whole, reach),
-            "odd_rows": [_odd(oddity, by_name, name) for oddity in odd[name]],
-            "examples": [_example(by_name[name], row, task) for row in _spread(len(by_name[name]), config.examples)],
+            "tokens": _lengths(split, task),
+            "odd_rows": [_odd(oddity, rows.by_name, name) for oddity in odd[name]],
+            "examples": [_example(split, row, task) for row in _spread(len(split), config.examples)],
         }
-        for name, counted in corpus.description()["splits"].items()
-    }
-    shared = {"task": settled.name, "origin": corpus.splits.origin, "labels": corpus.labels, "max_length": reach}
-    return {**shared, "pieces": _pieces(tokenizer, corpus), "splits": splits}
+    shared = {"task": settled.name, "origin": rows.origin, "labels": rows.labels, "max_length": shape.reach}
+    return {**shared, "pieces": _pieces(tokenizer, rows), "splits": splits}
 
 
-def _pieces(tokenizer: Tokenizer, corpus: Corpus) -> dict[str, Any] | None:
+def _pieces(tokenizer: Tokenizer, data: Data) -> dict[str, Any] | None:
     """Return how the first training words are tokenized, and the share of unknown tokens; None without words."""
     words = pieces = unknown = 0
-    train = corpus.split("train")  # of sequences of words, each is tokenized on its own
+    train = data.split("train")  # of sequences of words, each is tokenized on its own
     of_words = (word for example in train.of_words() for word in example.words)
-    for texts in in_lists(of_words if train.holds_words else corpus.training_texts(), _AT_A_TIME):
+    for texts in in_lists(of_words if train.holds_words else data.training_texts(), _AT_A_TIME):
         if words >= COUNTED_WORDS:
             break
         words += sum(len(text.split()) for text in texts)
         ids, _ = tokenizer.encode_flat(texts)
-        pieces, unknown = pieces + len(ids), unknown + int((ids == tokenizer.unk_id).sum())
+        pieces += len(ids)
+        unknown += int((ids == tokenizer.unk_id).sum())
     if not words:
         return None
     shares = {"pieces_per_word": pieces / words, "unknown_pieces": unknown / max(pieces, 1)}
     return {"vocabulary_size": tokenizer.vocabulary_size, **shares}
 
 
-def _lengths(split: Split, task: Task, max_length: int) -> dict[str, Any]:
+def _lengths(split: Split, task: Task) -> dict[str, Any]:
     """Return quantiles of the lengths in tokens, with special ones and before truncation, and the share above
-    `max_length`; `counted` are at most COUNTED_ROWS rows, spread evenly.
+    `model.max_length`; `counted` are at most COUNTED_ROWS rows, spread evenly.
     """
     counted = split.evenly(COUNTED_ROWS)
-    lengths = np.array([len(one.input_ids) for some in in_lists(counted, _AT_A_TIME) for one in task.encode(some)], int)
+    whole = replace(task.format, max_length=sys.maxsize, windows=None)  # a length that truncates nothing
+    parts = [
+        whole.lengths(*lengths_of(tokenize_examples(some, task.tokenizer))) for some in in_lists(counted, _AT_A_TIME)
+    ]
+    lengths = np.concatenate([np.empty(0, np.int64), *parts])
     if not len(lengths):
         return {"counted": 0, "truncated": 0.0}
     quantiles = {name: float(np.percentile(lengths, percent)) for name, percent in _QUANTILES.items()}
-    truncated = float((lengths > max_length).mean())
+    truncated = float((lengths > task.max_length).mean())
     return {"counted": len(lengths), **quantiles, "mean": float(lengths.mean()), "truncated": truncated}
 
 
@@ -110,7 +124,8 @@ def _spread(total: int, count: int) -> list[int]:
 
 def _example(split: Split, row: int, task: Task) -> dict[str, Any]:
     example = split[row]
-    ids = task.encode([example])[0].input_ids
+    rows = task.rows(tokenize_examples([example], task.tokenizer))
+    ids = rows.format.gather(rows.store, np.arange(1)).ids
     return {
         "where": split.where(row),
         "label": _label_of(example, task.labels),

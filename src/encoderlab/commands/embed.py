@@ -12,8 +12,9 @@ from encoderlab.config.commands import EmbedConfig
 from encoderlab.data.examples import Example
 from encoderlab.data.formats import Format, format_of
 from encoderlab.errors import SettingError
-from encoderlab.runs import predict as prediction
-from encoderlab.runs.assembly import Assembly, reopen
+from encoderlab.runs import inputs
+from encoderlab.runs.model import Model
+from encoderlab.runs.model_folder import open_model
 from encoderlab.system.files import written_whole
 
 
@@ -24,24 +25,25 @@ def embed(config: EmbedConfig) -> None:
     if output.suffix != ".npy" or output.exists():
         wrong = f"output={config.output} {'already exists' if output.exists() else 'does not end in .npy'}"
         raise SettingError(wrong, allowed="a new .npy file", remedy="Choose another name")
-    prediction.check_sources(config)
-    assembly = reopen(config)
-    width = assembly.config.model.d_model
-    examples, total = _examples(config, assembly)
+    inputs.check_sources(config)
+    model = open_model(config)
+    width = model.shape.d_model
+    examples, total = _examples(config, model)
     n_rows = n_cut = 0
     with written_whole("output", output) as temporary, temporary.open("wb") as array:
         _write_header(array, (0, width))
-        for some in prediction.in_chunks(examples, total, "embedding"):
-            if assembly.model.separates_pairs and any(getattr(one, "text_pair", None) is not None for one in some):
+        for some in inputs.in_chunks(examples, total, "embedding"):
+            if model.network.separates_pairs and any(getattr(one, "text_pair", None) is not None for one in some):
                 wrong = "A pair has no single vector: this model reads its texts separately (model.pairs=separate)"
                 raise SettingError(wrong, remedy="Embed a file of first texts and one of second texts")
-            rows = prediction.encoded_rows(assembly, some)
-            vectors = prediction.vectors_of(assembly, rows, config.pooling, normalize=config.normalize)
+            rows = model.rows(some)
+            vectors = model.vectors(rows, config.pooling, normalize=config.normalize)
             array.write(vectors.astype("<f4", copy=False).data)
-            n_rows, n_cut = n_rows + len(some), n_cut + int(rows.truncated().sum())
+            n_rows += len(some)
+            n_cut += int(rows.truncated().sum())
         array.seek(0)
         _write_header(array, (n_rows, width))  # NumPy leaves room for the number of rows
-    cut = f"; {n_cut:,} text{' was' if n_cut == 1 else 's were'} truncated to {assembly.task.limit}" if n_cut else ""
+    cut = f"; {n_cut:,} text{' was' if n_cut == 1 else 's were'} truncated to {model.task.limit}" if n_cut else ""
     print(f"{n_rows:,} vectors of {width} numbers: {output}{cut}", file=sys.stderr)
 
 
@@ -49,16 +51,17 @@ def _write_header(array: BinaryIO, shape: tuple[int, int]) -> None:
     npy.write_array_header_1_0(array, {"descr": "<f4", "fortran_order": False, "shape": shape})
 
 
-def _examples(config: EmbedConfig, assembly: Assembly) -> tuple[Iterable[Example], int | None]:
+def _examples(config: EmbedConfig, model: Model) -> tuple[Iterable[Example], int | None]:
     """Return the texts, and how many there are if that is known.
 
     A file is read as the run's own rows are (pairs as pairs) unless the settings say otherwise. Lines are always single
     texts, so that any encoder, whatever it was trained on, can embed single texts.
     """
     if config.input is None:
-        return prediction.standard_input_examples(assembly, paired=False), None
-    path, dataset = Path(config.input), assembly.config.dataset
+        return inputs.standard_input_examples(model, paired=False), None
+    path = Path(config.input)
+    dataset = model.config.dataset
     as_trained = config.text_column is None and format_of(path, Format.auto) is not Format.txt
     pair_column = config.text_pair_column or (getattr(dataset, "text_pair", None) if as_trained else None)
     text_column = config.text_column or getattr(dataset, "text", "text")
-    return prediction.file_examples(assembly, path, text_column, pair_column, config.dialect, config.cache)
+    return inputs.file_examples(model, path, text_column, pair_column, config.dialect, config.cache)

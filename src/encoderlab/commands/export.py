@@ -26,19 +26,18 @@ from encoderlab.exchange.huggingface import PROBLEM_TYPES, to_huggingface
 from encoderlab.model.config import Pooling
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.reports.cards import export_card, plain
-from encoderlab.runs.assembly import Assembly, own_dataset, reopen
-from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.folder import GRAPH, GRAPH_FILES, model_folder
-from encoderlab.runs.predict import predictions_of
-from encoderlab.runs.saved_model import config_json, encoder_alone, in_user_units, read_model
-from encoderlab.system.files import write_manifest, written_whole
-from encoderlab.tasks.config import (
-    ClassificationConfig,
-    DocumentTaskConfig,
-    MultilabelConfig,
-    TaskConfig,
-    TeacherVectorsConfig,
+from encoderlab.runs.model import Model
+from encoderlab.runs.model_folder import (
+    GRAPH,
+    GRAPH_FILES,
+    config_json,
+    encoder_alone,
+    in_user_units,
+    model_folder,
+    open_model,
+    read_model,
 )
+from encoderlab.system.files import write_manifest, written_whole
 from encoderlab.training.config import Precision
 
 PREDICT = Path(onnx.__file__).with_name("onnx_predict.py")  # a program of its own, which is copied and never imported
@@ -55,25 +54,26 @@ def export(config: ExportConfig) -> Path:
 
 
 def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
-    saved = read_model(model_folder(config.run))
+    model = read_model(model_folder(config.run))
     # A teacher's vectors were what an encoder learned from, not what it is for: transformers has no such head.
-    whole = config.heads and not isinstance(saved.config.task, TeacherVectorsConfig)
-    saved = in_user_units(saved if whole else encoder_alone(saved, path.resolve().name))
-    if not getattr(saved.config.task, "special_tokens", True):
+    whole = config.heads and model.task.heads.teacher_width is None
+    model = in_user_units(model if whole else encoder_alone(model, path.resolve().name))
+    if not model.task.special_tokens:
         wrong = "transformers adds [CLS] and [SEP], but the model was trained with task.special_tokens=false"
         raise SettingError(wrong, remedy="Train with task.special_tokens=true to export")
-    task, tokenizer, pooling = saved.task(), saved.tokenizer, saved.config.model.pooling
+    task = model.task
+    tokenizer = model.tokenizer
     fields, weights = to_huggingface(
-        saved.config.model,
+        model.shape,
         task.heads,
-        saved.weights,
+        {name: weight.contiguous() for name, weight in model.weights.items()},
         labels=task.labels,
         vocabulary_size=tokenizer.vocabulary_size,
         pad_id=tokenizer.pad_id,
     )
-    fields |= _thresholds(saved.config.task)
-    averages = "ForSequenceClassification" in fields["architectures"][0] and pooling is Pooling.mean
-    about = {"windows": task.windows, "max_length": saved.config.model.reach, "averages": averages}
+    fields |= model.config.task.exported_thresholds
+    averages = "ForSequenceClassification" in fields["architectures"][0] and model.shape.pooling is Pooling.mean
+    about = {"windows": task.windows, "max_length": model.shape.reach, "averages": averages}
     with written_whole("path", path) as temporary:
         temporary.mkdir(parents=True)
         _write_json(temporary / "config.json", fields)
@@ -81,47 +81,48 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
         (temporary / "model.safetensors").write_bytes(content)  # safetensors' own writer lets no other user read it
         tokenizer.save(temporary / "tokenizer.json")
         settings = json.loads((temporary / "tokenizer_config.json").read_text(encoding="utf-8"))
-        settings["model_max_length"] = saved.config.model.reach
+        settings["model_max_length"] = model.shape.reach
         if fields.get("type_vocab_size", 0) < 2:  # it has no segments
             settings["model_input_names"] = ["input_ids", "attention_mask"]
         _write_json(temporary / "tokenizer_config.json", settings)
-        _write_card(temporary, config, saved.config.task.name, "transformers", fields, **about)
+        _write_card(temporary, config, model.name, "transformers", fields, **about)
     print(f"{path}\nIts README.md has a program that opens it")
     return path
 
 
 def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
     """Write config.json, the graph, a tokenizer, and predict.py, which needs neither torch nor encoderlab."""
-    assembly = _opened_for_onnx(config)
-    task, reach = assembly.task, assembly.config.model.reach
-    opens = _predicts(assembly) and assembly.config.dataset is not None  # predict and serve do
+    model = _opened_for_onnx(config)
+    task = model.task
+    reach = model.shape.reach
+    opens = _predicts(model) and model.config.dataset is not None  # predict and serve do
     is_int8 = config.format is ExportFormat.int8
     with written_whole("path", path) as temporary:
         temporary.mkdir(parents=True)
-        whole = onnx.WholeModel(assembly.model).eval()
+        whole = onnx.WholeModel(model.network).eval()
         onnx.write_graph(whole, temporary / GRAPH)
-        off = onnx.largest_difference(whole, temporary / GRAPH, reach, assembly.tokenizer.vocabulary_size)
+        off = onnx.largest_difference(whole, temporary / GRAPH, reach, model.tokenizer.vocabulary_size)
         precision = "int8" if is_int8 else "fp32"
-        fields = _graph_fields(assembly, whole) | {"largest_difference": off, "precision": precision}
-        change = _quantized(temporary / GRAPH, assembly, config.cache) if is_int8 else ""
-        own = config_json(assembly.saved(assembly.known_origin)) if opens else {}
+        fields = _graph_fields(model, whole) | {"largest_difference": off, "precision": precision}
+        change = _quantized(temporary / GRAPH, model, config.cache) if is_int8 else ""
+        own = config_json(model) if opens else {}
         _write_json(temporary / "config.json", fields | own)
-        assembly.tokenizer.save(temporary / "tokenizer.json")  # which truncates and pads as the model requires:
+        model.tokenizer.save(temporary / "tokenizer.json")  # which truncates and pads as the model requires:
         backend = tokenizers.Tokenizer.from_file(str(temporary / "tokenizer.json"))
         backend.enable_truncation(reach)
-        backend.enable_padding(pad_id=assembly.tokenizer.pad_id, pad_token=assembly.tokenizer.specials["pad_token"])
+        backend.enable_padding(pad_id=model.tokenizer.pad_id, pad_token=model.tokenizer.specials["pad_token"])
         backend.save(str(temporary / "tokenizer.json"))
         shutil.copyfile(PREDICT, temporary / "predict.py")
         write_manifest(temporary, GRAPH_FILES)
         card = {"windows": task.windows, "max_length": task.max_length, "opened": opens, "change": change}
-        _write_card(temporary, config, assembly.config.task.name, "onnx", fields, **card)
+        _write_card(temporary, config, model.name, "onnx", fields, **card)
     exact = f"off by {off:.1e} of the largest output (allowed: {fields['tolerance']:g})"
     checked = f"opset {fields['opset']}, checked with onnxruntime {fields['onnxruntime']}"
     print(f"{path}\n{checked}: {change or exact}; see its README.md")
     return path
 
 
-def _opened_for_onnx(config: ExportConfig) -> Assembly:
+def _opened_for_onnx(config: ExportConfig) -> Model:
     """Return the model to export. Raises SettingError or DataError before anything is written."""
     if not config.heads:
         raise SettingError("heads=false works with format=huggingface only", remedy="Remove one of them")
@@ -129,47 +130,46 @@ def _opened_for_onnx(config: ExportConfig) -> Assembly:
         if find_spec(name) is None:
             wrong = f"format={config.format.name} needs {name}, which is not installed"
             raise SettingError(wrong, remedy='Run pip install "encoderlab[onnx]"')
-    assembly = reopen(OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32))
-    if config.format is ExportFormat.int8 and not _predicts(assembly):
-        wrong = f"{assembly.config.task.name} is an encoder without predictions, by which format=int8 is checked"
+    opened = OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32)
+    model = open_model(opened)
+    if config.format is ExportFormat.int8 and not _predicts(model):
+        wrong = f"{model.name} is an encoder without predictions, by which format=int8 is checked"
         raise SettingError(wrong, remedy="Use format=onnx")
-    saved = in_user_units(assembly.saved(assembly.known_origin))
-    assembly.model.load_state_dict(saved.weights)
-    return replace(assembly, config=saved.config, task=saved.task())
+    return in_user_units(model)
 
 
-def _predicts(assembly: Assembly) -> bool:
+def _predicts(model: Model) -> bool:
     """Return whether the model makes predictions for a task; an encoder alone and a pretrained model do not."""
-    heads = assembly.task.heads
+    heads = model.task.heads
     has_head = heads.sequence_classes is not None or heads.token_classes is not None
-    return has_head and not isinstance(assembly.config.task, DocumentTaskConfig)
+    return has_head and not model.config.task.of_documents
 
 
-def _graph_fields(assembly: Assembly, whole: onnx.WholeModel) -> dict[str, Any]:
+def _graph_fields(model: Model, whole: onnx.WholeModel) -> dict[str, Any]:
     """Return what config.json says to predict.py, and how the graph was checked."""
-    task = assembly.task
+    task = model.task
     of_texts = "texts" if task.heads.sequence_classes is not None else "nothing"
     answers_for = of_texts if task.heads.token_classes is None else "words"
     return {
-        "task": assembly.config.task.name,
+        "task": model.name,
         "answers_for": answers_for,
-        "paired": bool(assembly.known_origin.paired),
+        "paired": bool(model.origin.paired),
         "problem_type": None if task.heads.sequence_classes is None else PROBLEM_TYPES[task.heads.sequence_target],
         "id2label": dict(enumerate(task.labels)),
         "label2id": {label: index for index, label in enumerate(task.labels)},
         "inputs": whole.inputs,
         "outputs": whole.outputs,
         "answer": "last_hidden_state" if answers_for == "nothing" else whole.outputs[-1],
-        "max_length": assembly.config.model.reach,
-        "pad_token_id": assembly.tokenizer.pad_id,
-        "special_tokens": getattr(assembly.config.task, "special_tokens", True),
+        "max_length": model.shape.reach,
+        "pad_token_id": model.tokenizer.pad_id,
+        "special_tokens": task.special_tokens,
         "opset": onnx.OPSET,
         "tolerance": onnx.TOLERANCE,
         "onnxruntime": version("onnxruntime"),
-    } | _thresholds(assembly.config.task)
+    } | model.config.task.exported_thresholds
 
 
-def _quantized(graph: Path, assembly: Assembly, cache: Path) -> str:
+def _quantized(graph: Path, model: Model, cache: Path) -> str:
     """Replace the graph by an 8-bit one, and return in words what that changes. Raises SettingError, DataError."""
     if graph.with_name(f"{graph.name}.data").exists():
         raise SettingError("A graph of 2 GB or more cannot be exported in 8 bits", remedy="Use format=onnx")
@@ -178,13 +178,14 @@ def _quantized(graph: Path, assembly: Assembly, cache: Path) -> str:
     sizes = f"{in_32_bits.stat().st_size / 1e6:.1f} MB reduced to {graph.stat().st_size / 1e6:.1f} MB"
     in_32_bits.unlink()
     try:
-        corpus = Corpus.load(own_dataset(assembly), cache, assembly.config.task.target)
+        data = model.own_dataset.load(cache, model.config.task.target)
     except UserError:
         return f"{sizes}; its predictions were not compared, because the rows of the run are gone"
-    name = corpus.scored_splits()[-1]
-    rows = list(corpus.split(name).evenly(MOST_ROWS))
-    quantized = replace(assembly, model=cast("EncoderWithHeads", onnx.GraphModel(graph, assembly.model)))
-    before, after = (predictions_of(one, rows) for one in (assembly, quantized))
+    name = data.scored_splits()[-1]
+    rows = list(data.split(name).evenly(MOST_ROWS))
+    quantized = replace(model, network=cast("EncoderWithHeads", onnx.GraphModel(graph, model.network)))
+    before = model.predictions(rows)
+    after = quantized.predictions(rows)
     pairs = list(zip(before, after, strict=True))
     if before[0].number is not None:
         change = float(np.max([abs((one.number or 0.0) - (other.number or 0.0)) for one, other in pairs]))
@@ -196,16 +197,6 @@ def _quantized(graph: Path, assembly: Assembly, cache: Path) -> str:
         warning = f"Warning: with 8-bit weights, {changed} of {len(rows)} predictions change."
         print(f"{warning} Compare them on your own rows, or use format=onnx", file=sys.stderr)
     return f"{sizes}; {changed} predictions change on {len(rows)} rows of {name}"
-
-
-def _thresholds(task: TaskConfig) -> dict[str, Any]:
-    """Return the fields of config.json about labels: their thresholds, and the positive class of a binary task."""
-    if isinstance(task, MultilabelConfig) and task.thresholds:
-        return {"thresholds": task.thresholds}
-    if not isinstance(task, ClassificationConfig) or task.positive_label is None:
-        return {}
-    threshold = {} if task.threshold is None else {"thresholds": {task.positive_label: task.threshold}}
-    return {"positive_label": task.positive_label} | threshold
 
 
 def _write_card(folder: Path, config: ExportConfig, name: str, *about: Any, **more: Any) -> None:

@@ -1,14 +1,14 @@
 """encoderlab finetune: trains a pretrained encoder on a task, and reports how good it is."""
 
-from encoderlab.commands.train import train_on_labels
+from encoderlab.commands.train import run_training
 from encoderlab.config.commands import FinetuneConfig
-from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.run import Run
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 
-def finetune(config: FinetuneConfig, processes: Processes = SINGLE_PROCESS) -> RunFolder | None:
+def finetune(config: FinetuneConfig, processes: Processes = SINGLE_PROCESS) -> Run | None:
     """Train as `encoderlab train` does, from the encoder of `init_from`, with a fresh head for the task.
 
     Raises SettingError, DataError or TrainingError before the run folder is created.
     """
-    return train_on_labels(config, "finetune", processes)
+    return run_training(config, "finetune", processes)

@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 from encoderlab.config.commands import PredictConfig, PredictionFormat, Probabilities
-from encoderlab.data.examples import Example, Split, WordsExample, texts_of
+from encoderlab.data.examples import Example, Split, texts_of
 from encoderlab.data.files import first_cells
 from encoderlab.data.formats import format_of
 from encoderlab.errors import DataError, SettingError, one_line, printable
 from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.reports import wording
 from encoderlab.reports.predictions import carried_names, cell, in_json, quoting_writer
-from encoderlab.runs import predict as prediction
-from encoderlab.runs.assembly import Assembly, check_paired, reopen
+from encoderlab.runs import inputs
+from encoderlab.runs.model import Model, unless_blank
+from encoderlab.runs.model_folder import open_model
 from encoderlab.system.files import atomic_write
 from encoderlab.tasks.rows import ExampleRows
-from encoderlab.tasks.task import RowPrediction
 
 if TYPE_CHECKING:
     import pyarrow
@@ -38,8 +38,6 @@ Types = Mapping[str, "pyarrow.DataType"]  # of the input's columns
 ENDINGS = {f".{form.name}": form for form in PredictionFormat}
 NOT_WRITTEN = (".tsv", ".json", ".xls", ".gz", ".zst")  # as people might expect
 BINARY = (PredictionFormat.parquet, PredictionFormat.xlsx)
-UNREAD_WORD = "?"  # written for a word that did not fit into the model
-OPEN_WORD = "_"  # written for a word whose label is not probable enough
 SHOWN = 3  # classes on a terminal
 MUCH_LONGER = 1.25  # times the longest training row
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins with one of them is computed by spreadsheets
@@ -54,22 +52,22 @@ def predict(config: PredictConfig) -> None:
     config = replace(config, input=None if config.input == "-" else config.input)
     _check_settings(config)
     form = _format(config)
-    assembly = reopen(config, or_graph=True)
-    check_certainty(config.min_probability, assembly)
+    model = open_model(config, or_graph=True)
+    check_certainty(config.min_probability, model)
     try:
-        examples, total = _examples(config, assembly)
+        examples, total = _examples(config, model)
     except DataError as error:
         from encoderlab.data.columns import MissingColumnError, guess_text
 
-        typed = config.text_column is not None or _text_columns(config, assembly)[1] is not None
+        typed = config.text_column is not None or _text_columns(config, model)[1] is not None
         if config.input is None or typed or not isinstance(error, MissingColumnError):
             raise
         path = Path(config.input)
-        dialect = prediction.dialect_of(assembly, config.dialect)
+        dialect = inputs.dialect_of(model, config.dialect)
         guess = guess_text(first_cells(path, format_of(path), dialect), str(path), "text_column")
         print(f"encoderlab: {path}: texts are read from {guess!r} (text_column)", file=sys.stderr)
         config = replace(config, text_column=guess)
-        examples, total = _examples(config, assembly)
+        examples, total = _examples(config, model)
     carried = examples.carried if isinstance(examples, Split) else None
     schema = [] if carried is None else carried.features.arrow_schema
     types = {column.name: column.type for column in schema if not column.type.num_fields}
@@ -78,19 +76,19 @@ def predict(config: PredictConfig) -> None:
     if in_lines:
         config = replace(config, probabilities=Probabilities.all)
     counted = Counter[str]()
-    rows = _rows(config, assembly, examples, total, counted)
+    rows = _rows(config, model, examples, total, counted)
     with _output(config.output) as file:
         if in_lines:
-            show_rows(rows, _text_columns(config, assembly)[0] if config.input else "text")
+            show_rows(rows, _text_columns(config, model)[0] if config.input else "text")
         else:
             rows = map(_printable, rows) if on_terminal else rows
             escaped = config.escape_formulas and form is PredictionFormat.csv
             WRITERS[form](file, map(_without_formulas, rows) if escaped else rows, types)
     if config.output is not None:
-        cut = f"; {counted['truncated']:,} truncated to {assembly.task.limit}" if counted["truncated"] else ""
+        cut = f"; {counted['truncated']:,} truncated to {model.task.limit}" if counted["truncated"] else ""
         print(f"encoderlab: wrote {counted['rows']:,} rows to {config.output}{cut}", file=sys.stderr)
     if counted["unseen"]:
-        longest_row = assembly.known_origin.longest_row
+        longest_row = model.origin.longest_row
         words = f"{counted['unseen']:,} of {wording.counted(counted['rows'], 'row')} are much longer than any that the"
         trained = f"model was trained on ({longest_row:,} tokens), so their probabilities mean little"
         print(f"encoderlab: {words} {trained}", file=sys.stderr)
@@ -98,7 +96,7 @@ def predict(config: PredictConfig) -> None:
 
 def _check_settings(config: PredictConfig) -> None:
     """Refuse settings that contradict each other, before a model is loaded."""
-    prediction.check_sources(config)
+    inputs.check_sources(config)
     if config.text_pair is not None and config.text is None:
         raise SettingError("text_pair is given without text", remedy="Set text=... too")
     if config.output is not None and Path(config.output).exists() and not config.overwrite:
@@ -106,9 +104,9 @@ def _check_settings(config: PredictConfig) -> None:
         raise SettingError(f"output={config.output} already exists", remedy=remedy)
 
 
-def check_certainty(min_probability: float | None, assembly: Assembly) -> None:
+def check_certainty(min_probability: float | None, model: Model) -> None:
     """Raise SettingError for `min_probability` if the model does not predict one label per row or word."""
-    if min_probability is not None and assembly.task.heads.sequence_target != "label":
+    if min_probability is not None and not model.task.gives_one_label:
         wrong = "min_probability needs a model with one label per row, and this one predicts numbers or sets of labels"
         raise SettingError(wrong, remedy="Remove min_probability")
 
@@ -126,83 +124,60 @@ def _format(config: PredictConfig) -> PredictionFormat:
     return form
 
 
-def _examples(config: PredictConfig, assembly: Assembly) -> tuple[Iterable[Example], int | None]:
+def _examples(config: PredictConfig, model: Model) -> tuple[Iterable[Example], int | None]:
     """Return the examples to predict, and how many there are if that is known."""
     if config.text is not None:
-        check_paired(assembly, config.text_pair is not None)
-        return [prediction.example_of(config.text, config.text_pair, prediction.reads_words(assembly))], 1
+        model.check_paired(config.text_pair is not None)
+        return [model.example(config.text, config.text_pair)], 1
     if config.split is not None:
-        return prediction.split_examples(assembly, config.split, config.cache)
-    column, pair_column = _text_columns(config, assembly)
-    check_paired(assembly, pair_column is not None)
+        return inputs.split_examples(model, config.split, config.cache)
+    column, pair_column = _text_columns(config, model)
+    model.check_paired(pair_column is not None)
     if config.input is not None:
         place = (Path(config.input), column, pair_column, config.dialect, config.cache)
-        return prediction.file_examples(assembly, *place)
-    return prediction.standard_input_examples(assembly, paired=pair_column is not None), None
+        return inputs.file_examples(model, *place)
+    return inputs.standard_input_examples(model, paired=pair_column is not None), None
 
 
-def _text_columns(config: PredictConfig, assembly: Assembly) -> tuple[Any, str | None]:
+def _text_columns(config: PredictConfig, model: Model) -> tuple[Any, str | None]:
     """Return the names of the columns with the text (a list if it was joined from several) and its second text, if the
     model reads pairs.
     """
-    dataset = assembly.config.dataset
+    dataset = model.config.dataset
     column = config.text_column or getattr(dataset, "text", "text")
     return column, config.text_pair_column or getattr(dataset, "text_pair", None)
 
 
 def _rows(
-    config: PredictConfig, assembly: Assembly, examples: Iterable[Example], total: int | None, counted: Counter[str]
+    config: PredictConfig, model: Model, examples: Iterable[Example], total: int | None, counted: Counter[str]
 ) -> Iterator[Row]:
     """Yield each row of the input, with its columns, and its prediction; count rows and truncated texts."""
     carried = examples.carried if isinstance(examples, Split) else None
-    names = [name or "text_pair" for name in _text_columns(config, assembly)] if config.input else ["text", "text_pair"]
-    for some in prediction.in_chunks(examples, total, "predicting"):
-        rows = prediction.encoded_rows(assembly, some)
+    names = [name or "text_pair" for name in _text_columns(config, model)] if config.input else ["text", "text_pair"]
+    for some in inputs.in_chunks(examples, total, "predicting"):
+        rows = model.rows(some)
         first = counted["rows"]
         others: Any = repeat({}) if carried is None else carried.select(range(first, first + len(some)))
-        counted.update(rows=len(some), truncated=int(rows.truncated().sum()), unseen=_unseen_lengths(assembly, rows))
-        answers = prediction.outputs_of(assembly, rows, assembly.task.predictions)
+        counted.update(rows=len(some), truncated=int(rows.truncated().sum()), unseen=_unseen_lengths(model, rows))
+        answers = model.outputs(rows, model.task.predictions)
         for example, predicted, other in zip(some, answers, others, strict=False):
             pairs = zip(names, texts_of(example), strict=False)
             texts = {name: text for name, text in pairs if isinstance(name, str)}  # joined columns are carried
             columns = {name: texts.get(name, other[name]) for name in other} | texts
-            cells = prediction.unless_blank(example, _cells(config, assembly, predicted, example))
+            cells = model.task.cells(predicted, example, config.min_probability or 0.0)
+            if config.probabilities is not Probabilities.all:
+                cells.pop("probabilities", None)
+            cells = unless_blank(example, cells)
             renamed = carried_names(columns, cells)
             yield {renamed[name]: value for name, value in columns.items()} | cells
 
 
-def _unseen_lengths(assembly: Assembly, rows: ExampleRows) -> int:
+def _unseen_lengths(model: Model, rows: ExampleRows) -> int:
     """Return how many of the rows are so much longer than every training row that nothing is known of such a length."""
-    longest_row = assembly.known_origin.longest_row
+    longest_row = model.origin.longest_row
     if longest_row is None:
         return 0
     return int((rows.lengths > MUCH_LONGER * longest_row).sum())
-
-
-def _cells(config: PredictConfig, assembly: Assembly, prediction: RowPrediction, example: Example) -> Row:
-    """Return what is predicted, its probability, and the probabilities of all classes if requested.
-
-    `predicted` is a label (None below `min_probability`), a number, a list of labels, or the labels of all words,
-    separated by blanks; `probability` that of the label or a list of them.
-    """
-    labels, least = prediction.labels, config.min_probability or 0.0
-    if prediction.number is not None:
-        cells: Row = {"predicted": prediction.number}
-    elif prediction.probabilities is None:
-        unread = len(example.words) - len(labels) if isinstance(example, WordsExample) else 0
-        sure = [float(f"{one:.6g}") for one in prediction.word_confidences or ()]
-        words = [label if chance >= least else OPEN_WORD for label, chance in zip(labels, sure, strict=True)]
-        cells = {"predicted": " ".join([*words, *[UNREAD_WORD] * unread]), "probability": sure}
-    else:
-        chances = {name: float(f"{one:.6g}") for name, one in prediction.by_label(assembly.task.labels).items()}
-        if assembly.task.heads.sequence_target == "label_set":
-            cells = {"predicted": list(labels), "probability": [chances[label] for label in labels]}
-        else:
-            chance = chances[labels[0]]
-            cells = {"predicted": labels[0] if chance >= least else None, "probability": chance}
-        if config.probabilities is Probabilities.all:
-            cells["probabilities"] = chances
-    return cells
 
 
 def _printable(value: Any) -> Any:

@@ -18,9 +18,8 @@ from encoderlab.config.commands import ServeConfig
 from encoderlab.errors import DataError, SettingError, UserError
 from encoderlab.reports.blocks import render
 from encoderlab.reports.trial import Trial, trial_of
-from encoderlab.runs.assembly import Assembly, check_paired, reopen
-from encoderlab.runs.folder import model_folder
-from encoderlab.runs.predict import example_of, predictions_of, reads_words, unless_blank
+from encoderlab.runs.model import Model, unless_blank
+from encoderlab.runs.model_folder import model_folder, open_model
 from encoderlab.tasks.task import RowPrediction
 
 try:
@@ -59,22 +58,22 @@ HEADERS = [  # of every response: what a browser may do with it
 def serve(config: ServeConfig) -> None:
     """Serve requests until a signal arrives. Raises SettingError, DataError, and Interrupted at the end."""
     with _listening(config.host, config.port) as listening:
-        assembly = reopen(config, or_graph=True)
-        check_certainty(config.min_probability, assembly)
-        second = "a" if assembly.known_origin.paired else None
+        model = open_model(config, or_graph=True)
+        check_certainty(config.min_probability, model)
+        second = "a" if model.origin.paired else None
         # Otherwise the first request would wait for set-up.
-        predictions_of(assembly, [example_of("a", second, reads_words(assembly))])
+        model.predictions([model.example("a", second)])
         host, port = listening.getsockname()[:2]
         print(f"http://{f'[{host}]' if ':' in host else host}:{port}/  (Ctrl-C stops it)", flush=True)
         hosts = [*LOOPBACK, host, config.host]
         if not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
             print(f"host={config.host}: anyone who can reach this machine can use the model", file=sys.stderr)
             hosts = ["*"]
-        trial = trial_of(model_folder(config.run).parent, assembly.config.task.name)
+        trial = trial_of(model_folder(config.run).parent, model.name)
         if hosts == ["*"]:  # rows of the data are for the eyes of this machine's user
             trial = Trial(trial.title)
         server = uvicorn.Config(
-            web_service(assembly, config.min_probability or 0.0, hosts, trial),
+            web_service(model, config.min_probability or 0.0, hosts, trial),
             loop="asyncio",
             http=_Protocol,
             ws="none",
@@ -114,17 +113,17 @@ class _Protocol(H11Protocol):
             self.loop.call_later(IDLE_SECONDS, self._close_if_idle, self.cycle)
 
 
-def web_service(assembly: Assembly, least: float, hosts: list[str], trial: Trial | None = None) -> Starlette:
+def web_service(model: Model, least: float, hosts: list[str], trial: Trial | None = None) -> Starlette:
     """Return the application for requests to one of the host names `hosts`; "*" is any. Labels less probable than
     `least` are null. The page shows the name and the examples of `trial`.
     """
-    trial = trial or Trial(assembly.config.task.name)
-    facts = _facts(assembly) | {"min_probability": least}
+    trial = trial or Trial(model.name)
+    facts = _facts(model) | {"min_probability": least}
     fixed = {
         "/": HTMLResponse(render("serve.html", title=f"{trial.title}: try it", facts=facts, trial=trial)),
         "/health": JSONResponse({"status": "ok"}),
         "/model": JSONResponse(facts),
-        "/openapi.json": JSONResponse(_description(assembly.config.task.name)),
+        "/openapi.json": JSONResponse(_description(model.name)),
     }
     worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")  # PyTorch's threads are its own
     turn = asyncio.Lock()
@@ -136,7 +135,7 @@ def web_service(assembly: Assembly, least: float, hosts: list[str], trial: Trial
             pairs = _pairs(await _body(request))
             async with turn:
                 if not await request.is_disconnected():
-                    work, loop = (worker, _predictions, assembly, pairs, least), asyncio.get_running_loop()
+                    work, loop = (worker, _predictions, model, pairs, least), asyncio.get_running_loop()
                     return JSONResponse({"predictions": await loop.run_in_executor(*work)})
         except ClientDisconnect:
             pass
@@ -151,17 +150,17 @@ def web_service(assembly: Assembly, least: float, hosts: list[str], trial: Trial
     )
 
 
-def _predictions(assembly: Assembly, pairs: list[tuple[str, str | None]], least: float) -> list[dict[str, Any]]:
-    """Return an object for each text or pair, in order: see `RowPrediction.as_dict`; or a label for each word."""
-    task, of_words = assembly.task, reads_words(assembly)
-    check_paired(assembly, pairs[0][1] is not None)
-    examples = [example_of(text, text_pair, of_words) for text, text_pair in pairs]
-    predicted = zip(examples, predictions_of(assembly, examples), strict=True)
+def _predictions(model: Model, pairs: list[tuple[str, str | None]], least: float) -> list[dict[str, Any]]:
+    """Return an object for each text or pair, in order: see `Task.plain`; or a label for each word."""
+    of_words = model.task.config.of_words
+    model.check_paired(pairs[0][1] is not None)
+    examples = [model.example(text, text_pair) for text, text_pair in pairs]
+    predicted = zip(examples, model.predictions(examples), strict=True)
     if of_words:
         return [{"words": _words(cast("Any", example).words, one, least)} for example, one in predicted]
     objects = []
     for example, one in predicted:
-        prediction = one.as_dict(task.labels, task.heads.sequence_target)
+        prediction = model.task.plain(one)
         if least and prediction["probabilities"][prediction["predicted"]] < least:
             prediction["predicted"] = None
         objects.append(unless_blank(example, prediction))
@@ -179,22 +178,23 @@ def _words(words: tuple[str, ...], prediction: RowPrediction, least: float) -> l
     ]
 
 
-def _facts(assembly: Assembly) -> dict[str, Any]:
+def _facts(model: Model) -> dict[str, Any]:
     """Return what the model is, in JSON values."""
-    model, task = assembly.config.model, assembly.task
+    shape = model.shape
+    task = model.task
     return {
-        "task": assembly.config.task.name,
+        "task": model.name,
         "target": task.heads.sequence_target,
-        "reads": "words" if reads_words(assembly) else "texts",
-        "paired": bool(assembly.known_origin.paired),
+        "reads": "words" if model.task.config.of_words else "texts",
+        "paired": bool(model.origin.paired),
         "labels": task.labels,
-        "parameters": assembly.model.n_parameters,
-        "n_layers": model.n_layers,
-        "d_model": model.d_model,
-        "max_length": model.max_length,
-        "vocabulary_size": assembly.tokenizer.vocabulary_size,
-        "checkpoint": assembly.known_origin.checkpoint,
-        "device": str(assembly.compute.device),
+        "parameters": model.network.n_parameters,
+        "n_layers": shape.n_layers,
+        "d_model": shape.d_model,
+        "max_length": shape.max_length,
+        "vocabulary_size": model.tokenizer.vocabulary_size,
+        "checkpoint": model.origin.checkpoint,
+        "device": str(model.compute.device),
         "limits": {"texts": MOST_TEXTS, "characters": MOST_CHARACTERS, "body": LARGEST_BODY},
     }
 

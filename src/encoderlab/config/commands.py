@@ -16,8 +16,13 @@ from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelChoice, ModelConfig, Pairs, Pooling, check_reach
 from encoderlab.settings import CACHE, REQUIRED, check_settings, setting
 from encoderlab.shipped import SHIPPED
-from encoderlab.tasks import config as tasks
-from encoderlab.tasks.config import TaskConfig
+from encoderlab.tasks.classification import ClassificationConfig
+from encoderlab.tasks.multilabel import MultilabelConfig
+from encoderlab.tasks.pretraining import PretrainingConfig
+from encoderlab.tasks.regression import RegressionConfig
+from encoderlab.tasks.tagging import TaggingConfig
+from encoderlab.tasks.task import TaskConfig
+from encoderlab.tasks.vectors import TeacherVectorsConfig
 from encoderlab.training.config import Precision, TrainingConfig
 
 if TYPE_CHECKING:
@@ -346,12 +351,12 @@ class AsPretrained(ModelChoice):
 
 
 SCHEMAS: dict[tuple[str, str], type] = {
-    ("task", "classification"): tasks.ClassificationConfig,
-    ("task", "multilabel"): tasks.MultilabelConfig,
-    ("task", "regression"): tasks.RegressionConfig,
-    ("task", "tagging"): tasks.TaggingConfig,
-    ("task", "pretraining"): tasks.PretrainingConfig,
-    ("task", "teacher_vectors"): tasks.TeacherVectorsConfig,
+    ("task", "classification"): ClassificationConfig,
+    ("task", "multilabel"): MultilabelConfig,
+    ("task", "regression"): RegressionConfig,
+    ("task", "tagging"): TaggingConfig,
+    ("task", "pretraining"): PretrainingConfig,
+    ("task", "teacher_vectors"): TeacherVectorsConfig,
     ("dataset", "articles"): ArticlesDataset,
     ("dataset", "intents"): IntentsDataset,
     ("dataset", "brackets"): BracketsDataset,

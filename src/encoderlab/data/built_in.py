@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from encoderlab.data.data import Data
 from encoderlab.data.dataset import MAIN_SPLITS, DatasetConfig
 from encoderlab.data.documents import Documents, as_documents
-from encoderlab.data.examples import Split, Splits
+from encoderlab.data.examples import Split
 from encoderlab.errors import SettingError
 from encoderlab.settings import setting
 
 if TYPE_CHECKING:
-    from encoderlab.batch import TargetKind
+    from encoderlab.model.config import TargetKind
 
 CLINC150 = Path(__file__).parent / "intents" / "clinc150.parquet"  # licence and origin: LICENSE.md beside it
 ARTICLES = Path(__file__).parent / "articles" / "articles.parquet"  # sources and licences: LICENSE.md beside it
@@ -34,7 +35,7 @@ _PATIENCE = 20  # a kind is used up when this many times its number of rows brin
 class IntentsDataset(DatasetConfig):
     """Queries to an assistant in 150 intents, with the official splits of CLINC150 (Larson et al. 2019)."""
 
-    def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
+    def read(self, cache_dir: Path, target: TargetKind = "label") -> Data:
         """Read the queries from the package; nothing is cached."""
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -45,14 +46,14 @@ class IntentsDataset(DatasetConfig):
         ids = pc.index_in(table["label"], value_set=pa.array(names)).cast(pa.int64())
         rows = pa.table({"text": table["text"], "label": ids})
         by_name = {name: Split(rows.filter(pc.equal(table["split"], name))) for name in MAIN_SPLITS}
-        return Splits(by_name, names, {"source": "CLINC150, official splits, in-scope queries", "license": "CC BY 3.0"})
+        return Data(by_name, names, {"source": "CLINC150, official splits, in-scope queries", "license": "CC BY 3.0"})
 
 
 @dataclass
 class ArticlesDataset(DatasetConfig):
     """1.4 million words of English in 2,500 documents: articles, speeches, dialogues, questions; needs no download."""
 
-    def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
+    def read(self, cache_dir: Path, target: TargetKind = "label") -> Data:
         """Read the documents from the package as texts without labels; nothing is cached."""
         import pyarrow.parquet as pq
 
@@ -60,7 +61,7 @@ class ArticlesDataset(DatasetConfig):
         count = int(len(table) * HELD_OUT)
         parts = {"train": table[2 * count :], "validation": table[:count], "test": table[count : 2 * count]}
         by_name = {name: Split(rows) for name, rows in parts.items()}
-        return Splits(by_name, [], {"source": "articles shipped with encoderlab", "license": "CC BY-SA 4.0"})
+        return Data(by_name, [], {"source": "articles shipped with encoderlab", "license": "CC BY-SA 4.0"})
 
     def read_documents(self, cache_dir: Path) -> Documents:
         """Return each row as a document."""
@@ -76,7 +77,7 @@ class GeneratedDataset(DatasetConfig):
     test_rows: int = setting(4_000, "Rows of the test split.", least=1)
     data_seed: int = setting(0, "Seed of the rows; the run's seed does not change them.", least=0)
 
-    def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
+    def read(self, cache_dir: Path, target: TargetKind = "label") -> Data:
         """Draw the rows again at each call, which takes a second.
 
         The test split is drawn first and the training split last, so that a larger training split leaves the others
@@ -89,7 +90,7 @@ class GeneratedDataset(DatasetConfig):
         splits = {split: Split(pa.table(columns[split])) for split in MAIN_SPLITS}
         shared = {field.name for field in fields(DatasetConfig)}
         settings = {name: value for name, value in asdict(self).items() if name not in shared}
-        return Splits(splits, self.label_names(), {"source": "generated", **settings})
+        return Data(splits, self.label_names(), {"source": "generated", **settings})
 
     @abstractmethod
     def draw(self, split: str, generator: np.random.Generator, seen: set[str]) -> dict[str, list]:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from encoderlab.errors import DataError, closest
 
 if TYPE_CHECKING:
-    from encoderlab.batch import TargetKind
+    from encoderlab.model.config import TargetKind
 
 _LONGEST_NAME = 40  # characters of a column's name; longer ones are probably texts
 CARRIED = "+"  # before the names of columns that are only carried along

@@ -7,23 +7,22 @@ import tempfile
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from encoderlab.data.data import MAIN_SPLITS, VALIDATION_FRACTION, Data
 from encoderlab.data.documents import Documents, as_documents
-from encoderlab.data.examples import Folded, Split, Splits
-from encoderlab.data.splits import assign_folds, hold_out, nested_share, parse_fold
+from encoderlab.data.examples import Folded, Split
+from encoderlab.data.splits import assign_folds, held_out_parts, nested_share, parse_fold
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import check_settings, setting
 
 if TYPE_CHECKING:
-    from encoderlab.batch import TargetKind
     from encoderlab.data.columns import Columns, RawRows
-
-VALIDATION_FRACTION = 0.1
-MAIN_SPLITS = ("train", "validation", "test")  # in this order; others follow
+    from encoderlab.model.config import TargetKind
 
 
 class Pack(Enum):
@@ -63,7 +62,7 @@ class DatasetConfig(ABC):
         if self.fold is not None:
             parse_fold(self.fold)
 
-    def load(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
+    def load(self, cache_dir: Path, target: TargetKind = "label") -> Data:
         """Read all splits, each limited to `limit` rows; `target` is the kind of target a row is to have.
 
         Anything slow to read or build is cached under `cache_dir`. Raises DataError if the rows cannot be read as
@@ -83,9 +82,12 @@ class DatasetConfig(ABC):
         if self.train_share == 1:
             return splits
         train = nested_share(splits.by_name["train"], self.train_share, self.row_seed)
+        undivided = splits.undivided
+        if undivided is not None:
+            splits = replace(splits, undivided=lambda: nested_share(undivided(), self.train_share, self.row_seed))
         return replace(splits, by_name=splits.by_name | {"train": train})
 
-    def in_fold(self, splits: Splits, fold: str) -> Splits:
+    def in_fold(self, splits: Data, fold: str) -> Data:
         """Return the splits with a fold of the training rows as the only test split; `origin` counts dropped rows."""
         number, folds = parse_fold(fold)
         whole = splits.by_name["train"].evenly(self.limit)
@@ -131,7 +133,7 @@ class DatasetConfig(ABC):
         return self.read_documents(cache_dir)
 
     @abstractmethod
-    def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
+    def read(self, cache_dir: Path, target: TargetKind = "label") -> Data:
         """Read all splits whole; see `load`."""
 
     @property
@@ -144,11 +146,15 @@ class DatasetConfig(ABC):
         remedy = "Set dataset=articles, which needs no download"
         raise DataError(f"dataset={self.option} holds no documents", remedy=remedy)
 
-    def limited(self, splits: Splits) -> Splits:
+    def limited(self, splits: Data) -> Data:
         """Return the splits, each limited to `limit` rows."""
         if self.limit is None:
             return splits
-        return replace(splits, by_name={name: one.evenly(self.limit) for name, one in splits.by_name.items()})
+        by_name = {name: split.evenly(self.limit) for name, split in splits.by_name.items()}
+        undivided = splits.undivided
+        if undivided is not None:
+            splits = replace(splits, undivided=lambda: undivided().evenly(self.limit))
+        return replace(splits, by_name=by_name)
 
 
 @dataclass
@@ -226,7 +232,7 @@ class ColumnDataset(DatasetConfig):
         unlabelled = replace(self, label=None)
         return as_documents(unlabelled.limited(unlabelled.read_document_rows(cache_dir)))
 
-    def read_document_rows(self, cache_dir: Path) -> Splits:
+    def read_document_rows(self, cache_dir: Path) -> Data:
         """Return all splits whole, with a document in each row."""
         return self.read(cache_dir)
 
@@ -236,7 +242,7 @@ class ColumnDataset(DatasetConfig):
         origin: dict[str, Any],
         class_names: list[str] | None = None,
         target: TargetKind = "label",
-    ) -> Splits:
+    ) -> Data:
         """Return the splits of a dataset from the rows of each, read for `target`, with rows held out from training.
 
         `class_names` names the labels 0, 1, ... if the source knows names. Raises DataError if a label is missing from
@@ -256,15 +262,25 @@ class ColumnDataset(DatasetConfig):
             rows, known = labels.with_valid_entities(rows, known)
         by_name = {name: labels.as_split(part, known) for name, part in rows.items()}
         fractions = {name: fraction for name, fraction in self.held_out.items() if fraction and name not in by_name}
-        splits = Splits(by_name, known.names if known else [], origin)
+        splits = Data(by_name, known.names if known else [], origin)
         if self.fold is not None:
             splits = self.in_fold(splits, self.fold)
             fractions.pop("test", None)
         train = splits.by_name["train"]
-        by_name = splits.by_name | hold_out(train, fractions, self.split_seed, self.kept_together(train))
-        taken = {"taken_from_train": fractions, "split_seed": self.split_seed} if fractions else {}
+        by_name = dict(splits.by_name)
+        origin = dict(splits.origin)
+        undivided = None
+        kept_together = self.kept_together(train)  # refuses an unknown column
+        if fractions:
+            part = held_out_parts(train, fractions, self.split_seed, kept_together)
+            part_of = {name: number for number, name in enumerate(["train", *fractions])}
+            for name, number in part_of.items():
+                by_name[name] = train.take(np.flatnonzero(part == number))
+            origin |= {"taken_from_train": fractions, "split_seed": self.split_seed}
+            if "validation" in fractions:
+                undivided = partial(_take_all_but, train, part, part_of.get("test"))
         by_name = {name: by_name[name] for name in (*MAIN_SPLITS, *by_name) if name in by_name}
-        return replace(splits, by_name=by_name, origin=splits.origin | taken)
+        return replace(splits, by_name=by_name, origin=origin, undivided=undivided)
 
     @property
     def held_out(self) -> dict[str, float]:
@@ -286,6 +302,11 @@ class ColumnDataset(DatasetConfig):
         rows, name = columns[self.group]
         values = rows.select_columns([name]).with_format("arrow")[:][name].to_pylist()
         return [tuple(value) if isinstance(value, list) else value for value in values]
+
+
+def _take_all_but(split: Split, part: np.ndarray, number: int | None) -> Split:
+    """Return the rows of a split but those of the part with this number (None: all rows)."""
+    return split if number is None else split.take(np.flatnonzero(part != number))
 
 
 def _refuse_unwritable(cache_dir: Path) -> None:

@@ -10,25 +10,41 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from encoderlab.data.examples import Splits, texts_of
+from encoderlab.data.data import Data
+from encoderlab.data.examples import texts_of
+from encoderlab.data.sentences import (
+    Prepare,
+    SentenceBlock,
+    SentenceSplitter,
+    block_of,
+    in_columns,
+    prepared,
+    splitter_for,
+)
 from encoderlab.data.survey import hashed
+from encoderlab.data.token_store import TokenStore, kept_store, write_store
+from encoderlab.errors import DataError
 from encoderlab.settings import setting
+from encoderlab.system.progress import progress_bar
 
 if TYPE_CHECKING:
     from datasets import IterableDataset
+
+    from encoderlab.data.tokenizers import Tokenizer
 
 TOKENIZER_CHARACTERS = 50_000_000  # the most a tokenizer is trained on: more text changes only rare tokens
 READERS = 8  # shards of a stream that are read at the same time
 HELD_OUT_DOCUMENTS = 1000  # of a stream, at most, in each scored split; they are among the first READ_TO_HOLD_OUT
 READ_TO_HOLD_OUT = 100_000
+SENTENCES_VERSION = 2  # increase it when the columns of the store of sentences or their meaning change
 PARAGRAPHS_VERSION = 1  # raise it whenever the same rows would give other paragraphs: it is part of every fingerprint
 
 
@@ -51,15 +67,103 @@ class DocumentSplit:
 
 
 @dataclass(frozen=True, slots=True)
+class SentenceReader:
+    """How documents become sentences: split by `splitter`, without paragraphs that are shorter than the settings of the
+    task allow.
+    """
+
+    splitter: SentenceSplitter
+    min_characters: int
+    min_sentences: int
+
+    def prepare(self, tokenizer: Tokenizer) -> Prepare:
+        """Return what turns documents into a block of their sentences' ids."""
+        return partial(block_of, self.splitter, tokenizer, self.min_characters, self.min_sentences)
+
+
+@dataclass(frozen=True, slots=True)
 class Documents:
-    """All splits of a corpus by name (train, perhaps validation and test); `origin` as in `Splits`."""
+    """All splits of a corpus by name (train, perhaps validation and test); `origin` as in `Data`.
+
+    They have no labels: a task on documents makes its own. `reader` says how they are read (see `read_by`).
+    """
 
     by_name: dict[str, DocumentSplit]
     origin: dict[str, Any]
     stream: DocumentStream | None = None  # the documents to read during training; None: all are stored
+    reader: SentenceReader | None = None
+    paired: ClassVar[bool] = False
+    labels: ClassVar[list[str]] = []
+    decided: ClassVar[dict[str, Any]] = {}  # no setting of a dataset of documents is left open
+
+    def read_by(self, language: str, min_characters: int, min_sentences: int) -> Documents:
+        """Return the documents with a splitter for their sentences. Raises SettingError for an unknown language."""
+        train = self.by_name["train"]
+        splitter = splitter_for(lambda: chain.from_iterable(train.documents()), language)
+        return replace(self, reader=SentenceReader(splitter, min_characters, min_sentences))
+
+    @property
+    def sentence_reader(self) -> SentenceReader:
+        """Return how the documents become sentences."""
+        assert self.reader is not None, "call `read_by` first"
+        return self.reader
+
+    @property
+    def has_validation(self) -> bool:
+        return "validation" in self.by_name
+
+    def fingerprints(self) -> dict[str, str]:
+        """Return a fingerprint of each split's documents."""
+        return {name: split.fingerprint for name, split in self.by_name.items()}
+
+    def scored_splits(self) -> list[str]:
+        """Return the splits of held-out documents. Raises DataError if there are none."""
+        scored = [name for name in ("validation", "test") if name in self.by_name]
+        if not scored:
+            raise DataError("No documents are held out to score on", remedy="Set dataset.validation_fraction=0.05")
+        return scored
+
+    def training_texts(self) -> Iterator[str]:
+        """Yield paragraphs of the training documents, as many as training a tokenizer needs."""
+        return self.by_name["train"].texts()
+
+    def description(self) -> dict[str, Any]:
+        """Return what environment.json records about the data."""
+        splits = {}
+        for name, split in self.by_name.items():
+            splits[name] = {"documents": split.total, "fingerprint": split.fingerprint}
+        shards = {} if self.stream is None else {"shards": self.stream.shards}
+        splitter = self.sentence_reader.splitter.name
+        return {"origin": self.origin, "sentence_splitter": splitter, "splits": splits, **shards}
+
+    def tokenize(self, name: str, tokenizer: Tokenizer, cache: Path) -> TokenStore:
+        """Return the ids of a split's sentences from the store in `cache`, which is written if it is missing."""
+        split = self.by_name[name]
+        reader = self.sentence_reader
+        made_from = (
+            SENTENCES_VERSION,
+            split.fingerprint,
+            reader.splitter.key,
+            tokenizer.fingerprint,
+            reader.min_characters,
+            reader.min_sentences,
+        )
+        key = hashlib.sha256(repr(made_from).encode()).hexdigest()[:24]
+
+        def write(folder: Path) -> TokenStore:
+            with progress_bar(f"tokenising {name}", "documents", split.total, leave=False) as bar:
+
+                def counted() -> Iterator[SentenceBlock]:
+                    for block in prepared(split.documents(), reader.prepare(tokenizer)):
+                        yield block
+                        bar.update(block.documents)
+
+                return write_store(folder, *in_columns(counted(), tokenizer.vocabulary_size))
+
+        return kept_store(cache / "sentences" / key, write)
 
 
-def as_documents(splits: Splits) -> Documents:
+def as_documents(splits: Data) -> Documents:
     """Return each row as a document: the non-blank lines of its text, then of its second; words are one paragraph."""
 
     by_name = {}

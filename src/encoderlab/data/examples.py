@@ -9,7 +9,7 @@ import mmap
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import datasets
     import pyarrow as pa
 
-    from encoderlab.batch import TargetKind
+    from encoderlab.model.config import TargetKind
 
     Rows = datasets.Dataset | pa.Table
 
@@ -133,6 +133,25 @@ class Split:
         return "words" in self.rows.column_names
 
     @property
+    def paired(self) -> bool:
+        """Return whether an example is two texts."""
+        if self.holds_words or not len(self):
+            return False
+        first = self[0]
+        return isinstance(first, TextExample) and first.text_pair is not None
+
+    def targets(self) -> Iterator[Any]:
+        """Yield the target of each row: a label's id, a list of ids, a number, or the ids of its words' labels; None if
+        it is unknown.
+        """
+        name = "labels" if self.holds_words else "label"
+        if name not in self.rows.column_names:
+            yield from [None] * len(self)
+            return
+        for batch in Split(self.rows.select_columns([name])).batches(_AT_A_TIME):
+            yield from batch[name].to_pylist()
+
+    @property
     def target(self) -> TargetKind | Literal["words"]:
         """Return the kind of target of a whole row, or that single words have one."""
         import pyarrow as pa
@@ -161,17 +180,6 @@ class Folded:
 
     rows: Split
     folds: np.ndarray
-
-
-@dataclass(frozen=True, slots=True)
-class Splits:
-    """All splits of a dataset by name (train, validation, test), and where its rows came from."""
-
-    by_name: dict[str, Split]
-    labels: list[str]  # names, in the order of their ids
-    origin: dict[str, Any] = field(default_factory=dict)  # name, revision, files, as far as known; kept with the run
-    folded: Folded | None = None  # all training rows, if `test` is a fold of them
-    guessed: dict[str, Any] = field(default_factory=dict)  # settings of the dataset that were guessed from the rows
 
 
 def _as_dataset(rows: Rows) -> datasets.Dataset:

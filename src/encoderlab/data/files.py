@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.data import formats
+from encoderlab.data.data import Data
 from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset, DatasetConfig
 from encoderlab.data.documents import Documents, DocumentStream, StreamSettings, paragraphs, stream_of_files
-from encoderlab.data.examples import Split, Splits
+from encoderlab.data.examples import Split
 from encoderlab.data.formats import Dialect, Format, OnMissing, Quoting, format_of
 from encoderlab.data.markup import without_html
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
 
 if TYPE_CHECKING:
-    from encoderlab.batch import TargetKind
     from encoderlab.data.columns import Columns, RawRows
+    from encoderlab.model.config import TargetKind
 
 _END = 2**16  # bytes
 _ROWS_LOOKED_AT = 200  # to tell texts from other columns
@@ -84,7 +85,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
             sheet = trained.sheet
         return replace(self, sheet=sheet, strip_html=strip_html)
 
-    def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
+    def read(self, cache_dir: Path, target: TargetKind = "label") -> Data:
         """Read the files; nothing outlasts the process in `cache_dir`, because reading a copy would take as long."""
         from encoderlab.data.columns import MissingColumnError
 
@@ -99,7 +100,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
             rows = dataset._rows_of(files, dataset.columns(target), cache_dir)
         if self.text == "text" and self.text_pair is None:
             _name_texts_not_read(rows["train"], dataset.text, files["train"][0])
-        return replace(dataset.build_splits(rows, _origin(files), target=target), guessed=decided)
+        return replace(dataset.build_splits(rows, _origin(files), target=target), decided=decided)
 
     def _decided_sheet(self, files: dict[str, list[Path]], columns: Columns) -> dict[str, str]:
         """Return the sheet to read, and say so, if a workbook has several and one that all files share has the columns.
@@ -247,7 +248,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
                 shown = map(without_html, texts) if self.strip_html else texts
                 yield [paragraph for text in shown for paragraph in paragraphs(text)]
 
-    def read_document_rows(self, cache_dir: Path) -> Splits:
+    def read_document_rows(self, cache_dir: Path) -> Data:
         """Return all splits with a document in each row: .txt files hold documents, not a text per line."""
         files = self._files(of_labels=False)
         columns = self._document_columns()

@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from encoderlab.data.data import Data
 from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset, DatasetConfig
 from encoderlab.data.documents import Documents, DocumentStream, StreamSettings
-from encoderlab.data.examples import Splits
 from encoderlab.data.sentences import LANGUAGES
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.settings import REQUIRED, setting
@@ -22,8 +22,8 @@ from encoderlab.system.hub_access import http_error, hub_answers, no_requests, q
 if TYPE_CHECKING:
     import datasets
 
-    from encoderlab.batch import TargetKind
     from encoderlab.data.columns import Columns, RawRows
+    from encoderlab.model.config import TargetKind
 
 logger = logging.getLogger(__name__)
 _HIDDEN = "-1"  # an unknown label, as in the test splits of GLUE
@@ -52,7 +52,7 @@ class HubDataset(ColumnDataset):
             wrong = f"dataset.further_splits names {min(main)}"
             raise SettingError(wrong, allowed="other names", remedy=f"Set dataset.{min(main)}_split")
 
-    def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
+    def read(self, cache_dir: Path, target: TargetKind = "label") -> Data:
         """Read the rows from the hub, or from its own cache if the hub cannot be reached; `cache_dir` is not used."""
         import pyarrow.compute as pc
         from datasets import config
@@ -163,7 +163,7 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
         """Return the language of the articles, by punkt_tab's name; English for those that it lacks."""
         return LANGUAGES.get(self.language, "english")
 
-    def read(self, cache_dir: Path, target: TargetKind = "label") -> Splits:
+    def read(self, cache_dir: Path, target: TargetKind = "label") -> Data:
         """Read the articles as texts without labels."""
         return self._of_hub().read(cache_dir)
 

@@ -19,21 +19,20 @@ from encoderlab.errors import DataError, SettingError
 _FIFTHS = (0.2, 0.4, 0.6, 0.8)
 
 
-def hold_out(
+def held_out_parts(
     split: Split, fractions: dict[str, float], seed: int, kept_together: Sequence[Any] | None = None
-) -> dict[str, Split]:
-    """Return `split` divided into a part for each name in `fractions` and the remainder, named train.
+) -> np.ndarray:
+    """Return the part of each row: 0 for training, or the number, from 1, of the name in `fractions` that it is for.
 
-    Rows keep their order. Rows with equal text (and pair, or words) stay together, and so do rows with an equal value
+    Rows with equal text (and pair, or words) stay together, and so do rows with an equal value
     in `kept_together` (None: with no other). Every part gets its fraction of the rows, to the nearest group, and the
     same fraction of each label; sentences of words are drawn without regard to labels. A row with several labels counts
     for the rarest, and numbers are drawn equally from each fifth of their range. Training keeps every label that
     another part has. Raises DataError if a part would be empty.
     """
-    if not fractions:
-        return {}
     hashes = hashed(split)
-    groups, labels = groups_of(hashes.texts, kept_together), strata_of(split, hashes)
+    groups = groups_of(hashes.texts, kept_together)
+    labels = strata_of(split, hashes)
     part = np.zeros(len(split), np.int8)  # 0: training
     generator = np.random.default_rng(seed)
     for number, (name, fraction) in enumerate(fractions.items(), start=1):
@@ -44,7 +43,7 @@ def hold_out(
             wrong = f"{few} are too few to take {name} rows from, because training keeps a text of every label"
             raise DataError(wrong, remedy=f"Add rows, check dataset.label, or set dataset.{name}=FILE")
         part[rows] = number
-    return {name: split.take(np.flatnonzero(part == number)) for number, name in enumerate(["train", *fractions])}
+    return part
 
 
 def groups_of(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndarray:
@@ -139,8 +138,8 @@ def assign_folds(
     """Return the fold of each row, from 1 to `folds`: int64 [rows].
 
     Folds have equal size and the same share of each label, to the nearest group; groups and strata are those of
-    `hold_out`. `names` are the labels' names. Raises DataError if the split has too few groups, or all rows of a label
-    are in one fold, because no other fold could learn it.
+    `held_out_parts`. `names` are the labels' names. Raises DataError if the split has too few groups, or all rows of a
+    label are in one fold, because no other fold could learn it.
     """
     hashes = hashed(split)
     groups, labels = groups_of(hashes.texts, kept_together), strata_of(split, hashes)

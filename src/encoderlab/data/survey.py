@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from encoderlab.data.examples import Split, Splits, text_of
+from encoderlab.data.examples import Split, text_of
 from encoderlab.data.markup import MARKUP
 
 _BATCH = 10_000
@@ -60,31 +60,33 @@ class SplitSurvey:
     shared_with_train: int
     shared_with_other_label: int
     markup: float  # share of rows with HTML in their text, in a sample
-    fingerprint: str
+    fingerprint: str  # of texts and targets
+    texts_fingerprint: str
     numbers: dict[str, float] | None = None  # `min`, `mean`, `deviation` and `max` of targets that are numbers
 
 
-def survey(splits: Splits) -> dict[str, SplitSurvey]:
-    """Read every split once, and describe it; 24 bytes per row are kept.
+def survey_of(splits: Mapping[str, Split], labels: Sequence[str]) -> dict[str, SplitSurvey]:
+    """Read every split once, and describe it by its name; 24 bytes per row are kept. `labels` are ordered by their ids.
 
     `duplicates` are rows whose text occurs earlier in the split, `conflicting` those of them with another label than
     the first. `shared_with_train` are rows whose text is in the training split; of these, `shared_with_other_label`
     have a label that training never gives that text.
     """
-    hashes = {name: hashed(split) for name, split in splits.by_name.items()}
+    hashes = {name: hashed(split) for name, split in splits.items()}
     surveyed = {}
-    for name, split in splits.by_name.items():
-        own, train = hashes[name], None if name == "train" else hashes.get("train")
+    for name, split in splits.items():
+        own = hashes[name]
+        train = None if name == "train" else hashes.get("train")
         repeated, conflicting, _ = _same_texts(own, own)
         shared, differing, _ = _same_texts(own, train) if train else (np.zeros(1), np.zeros(1), None)
-        counts = np.zeros(len(splits.labels), np.int64)
+        counts = np.zeros(len(labels), np.int64)
         counts[: len(own.label_counts)] = own.label_counts
         lengths = own.lengths if len(split) else np.zeros(1, np.int64)
         numbers = own.numbers[~np.isnan(own.numbers)] if own.target == "number" else np.empty(0)
         measures = {"min": np.min, "mean": np.mean, "deviation": np.std, "max": np.max}
         surveyed[name] = SplitSurvey(
             rows=len(split),
-            labels=dict(zip(splits.labels, counts.tolist(), strict=True)),
+            labels=dict(zip(labels, counts.tolist(), strict=True)),
             unlabelled=int((own.labels == UNLABELLED).sum()),
             words_median=float(np.median(lengths)),
             words_p95=float(np.percentile(lengths, 95)),
@@ -96,6 +98,7 @@ def survey(splits: Splits) -> dict[str, SplitSurvey]:
             shared_with_other_label=int(differing.sum()),
             markup=float(with_markup(split.evenly(ROWS_LOOKED_AT)).mean()) if len(split) else 0.0,
             fingerprint=hashlib.sha256(own.texts.tobytes() + own.labels.tobytes()).hexdigest()[:16],
+            texts_fingerprint=hashlib.sha256(own.texts.tobytes()).hexdigest()[:16],
             numbers={name: float(measure(numbers)) for name, measure in measures.items()} if len(numbers) else None,
         )
     return surveyed

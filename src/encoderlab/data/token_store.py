@@ -1,9 +1,11 @@
 """The token store: named columns of numbers, flat on disk and memory-mapped, so that a batch is a vectorised gather.
 
 A ragged column keeps the numbers of all rows in one flat file and where each row begins in a second one. Nothing is
-read until a batch needs it, and memory does not grow with the corpus.
+read until a batch needs it, and memory does not grow with the corpus. A store carries the hashes of its files: one that
+is damaged, or of another version, is rebuilt.
 
-The store knows nothing about examples: `tasks.rows` turns encoded examples into columns, and columns into batches.
+The store knows nothing about examples: `data.tokens` fills it with the ids of whole texts, and tasks make batches of
+them.
 """
 
 from __future__ import annotations
@@ -11,20 +13,17 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from encoderlab.data.examples import in_lists
 from encoderlab.errors import DataError
-from encoderlab.system.files import atomic_write
+from encoderlab.system.files import MANIFEST, atomic_write, differing_files, write_manifest
 
 SHAPE = "store.json"
-ROWS_AT_A_TIME = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,77 +79,72 @@ def id_type(vocabulary_size: int) -> str:
     return "uint16" if vocabulary_size <= 2**16 else "uint32"
 
 
-def as_blocks(rows: Iterable[Mapping[str, Sequence[float]]], columns: Mapping[str, str]) -> Iterator[Block]:
-    """Yield rows of numbers as blocks; `columns` names each column and its NumPy dtype."""
-    for some in in_lists(rows, ROWS_AT_A_TIME):
-        block = {}
-        for name, dtype in columns.items():
-            lengths = np.fromiter((len(row[name]) for row in some), np.int64, len(some))
-            numbers = chain.from_iterable(row[name] for row in some)
-            block[name] = np.fromiter(numbers, dtype, int(lengths.sum())), lengths
-        yield block
-
-
 def memory_store(columns: Mapping[str, str], blocks: Iterable[Block]) -> TokenStore:
     """Return a store in memory of rows that come in blocks; `columns` as for `write_store`."""
     parts = list(blocks)
-    made = {
-        name: Column(
-            np.concatenate([np.empty(0, dtype), *(part[name][0] for part in parts)]),
-            np.concatenate([np.zeros(1, np.int64), *(part[name][1] for part in parts)]).cumsum(),
-        )
-        for name, dtype in columns.items()
-    }
-    return TokenStore(made)
+    held = {}
+    for name, dtype in columns.items():
+        values = [numbers for numbers, _ in (part[name] for part in parts)]
+        lengths = [counts for _, counts in (part[name] for part in parts)]
+        offsets = np.concatenate([np.zeros(1, np.int64), *lengths]).cumsum()
+        held[name] = Column(np.concatenate([np.empty(0, dtype), *values]), offsets)
+    return TokenStore(held)
 
 
 def write_store(folder: Path, columns: Mapping[str, str], blocks: Iterable[Block]) -> TokenStore:
     """Write rows that come in blocks to `folder`, one block in memory at once, and open it.
 
     `columns` names each column and its NumPy dtype, the smallest its numbers fit in (uint16 for up to 65,536 ids). The
-    folder appears whole or not at all.
+    folder appears whole or not at all, with a manifest of its files' hashes.
     """
     try:
         with atomic_write(folder) as temporary:
             temporary.mkdir(parents=True)
-            with ExitStack() as opened:
-                files = {
-                    name: [opened.enter_context(path.open("wb")) for path in _files_of(temporary, name)]
-                    for name in columns
-                }
-                ends = dict.fromkeys(columns, 0)
-                for _, offsets in files.values():
-                    offsets.write(np.zeros(1, np.int64).tobytes())
-                for block in blocks:
-                    for name, (numbers, lengths) in block.items():
-                        assert numbers.dtype == columns[name], f"{numbers.dtype} written as {columns[name]}"
-                        values, offsets = files[name]
-                        values.write(numbers.tobytes())
-                        offsets.write((np.cumsum(lengths, dtype=np.int64) + ends[name]).tobytes())
-                        ends[name] += len(numbers)
-            shape = {"columns": dict(columns), "bytes": _file_sizes(temporary, columns)}
-            (temporary / SHAPE).write_text(json.dumps(shape), encoding="utf-8")
+            _write_columns(temporary, columns, blocks)
+            (temporary / SHAPE).write_text(json.dumps({"columns": dict(columns)}), encoding="utf-8")
+            write_manifest(temporary, [SHAPE, *_file_names(columns)])
     except OSError:
-        if not (folder / SHAPE).exists():  # otherwise another process has already written the same
+        if not (folder / MANIFEST).exists():  # otherwise another process has already written the same
             raise
     return open_store(folder)
 
 
+def _write_columns(folder: Path, columns: Mapping[str, str], blocks: Iterable[Block]) -> None:
+    """Append each block's numbers, and where its rows end, to the two files of each column."""
+    with ExitStack() as stack:
+        values = {}
+        offsets = {}
+        for name in columns:
+            values_path, offsets_path = _files_of(folder, name)
+            values[name] = stack.enter_context(values_path.open("wb"))
+            offsets[name] = stack.enter_context(offsets_path.open("wb"))
+            offsets[name].write(np.zeros(1, np.int64).tobytes())
+        ends = dict.fromkeys(columns, 0)
+        for block in blocks:
+            for name, (numbers, lengths) in block.items():
+                assert numbers.dtype == columns[name], f"{numbers.dtype} written as {columns[name]}"
+                values[name].write(numbers.tobytes())
+                offsets[name].write((np.cumsum(lengths, dtype=np.int64) + ends[name]).tobytes())
+                ends[name] += len(numbers)
+
+
 def open_store(folder: Path) -> TokenStore:
-    """Open the store in `folder`, memory-mapped. Raises DataError if a file is missing, or has the wrong size."""
+    """Open the store in `folder`, memory-mapped. Raises DataError if a file is missing or differs from its hash."""
+    damaged = DataError(f"The cache folder {folder} is damaged", remedy="Delete it; it will be rebuilt")
     try:
-        shape = json.loads((folder / SHAPE).read_text(encoding="utf-8"))
-        is_whole = _file_sizes(folder, shape["columns"]) == shape["bytes"]
+        columns = json.loads((folder / SHAPE).read_text(encoding="utf-8"))["columns"]
+        expected = [SHAPE, *_file_names(columns)]
     except (OSError, ValueError, KeyError, TypeError):
-        is_whole = False
-    if not is_whole:
-        raise DataError(f"The cache folder {folder} is damaged", remedy="Delete it; it will be rebuilt")
-    columns = {}
-    for name, dtype in shape["columns"].items():
+        raise damaged from None
+    if differing_files(folder, expected):
+        raise damaged
+    opened = {}
+    for name, dtype in columns.items():
         values, offsets = _files_of(folder, name)
-        mapped = np.memmap(values, dtype, "r") if values.stat().st_size else np.empty(0, dtype)  # none maps no file
-        columns[name] = Column(mapped, np.memmap(offsets, np.int64, "r"))
-    return TokenStore(columns)
+        is_empty = values.stat().st_size == 0
+        numbers = np.empty(0, dtype) if is_empty else np.memmap(values, dtype, "r")  # an empty file cannot be mapped
+        opened[name] = Column(numbers, np.memmap(offsets, np.int64, "r"))
+    return TokenStore(opened)
 
 
 def kept_store(folder: Path, make: Callable[[Path], TokenStore]) -> TokenStore:
@@ -170,5 +164,5 @@ def _files_of(folder: Path, name: str) -> tuple[Path, Path]:
     return folder / f"{name}.bin", folder / f"{name}.offsets.bin"
 
 
-def _file_sizes(folder: Path, columns: Iterable[str]) -> dict[str, int]:
-    return {path.name: path.stat().st_size for name in columns for path in _files_of(folder, name)}
+def _file_names(columns: Iterable[str]) -> list[str]:
+    return [path.name for name in columns for path in _files_of(Path(), name)]

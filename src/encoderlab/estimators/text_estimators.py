@@ -25,20 +25,18 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from encoderlab.api import compose
-from encoderlab.commands.train import train_on_labels
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.composing import quote
+from encoderlab.data.data import Data
 from encoderlab.data.examples import TextExample
 from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError, SettingError, UserError, one_line
-from encoderlab.runs.assembly import Assembly, check_paired
-from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.fit import Fitted
-from encoderlab.runs.predict import is_blank, predictions_of
-from encoderlab.runs.records import Run
-from encoderlab.runs.saved_model import Origin, SavedModel, save_model
+from encoderlab.runs.fit import fit
+from encoderlab.runs.model import Model, Provenance, is_blank
+from encoderlab.runs.model_folder import save_model
+from encoderlab.runs.prepare import prepare
+from encoderlab.runs.scoring import score
 from encoderlab.shipped import SHIPPED
-from encoderlab.system.device import choose_compute
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.task import RowPrediction
 
@@ -60,30 +58,6 @@ _ONE_AT_A_TIME = threading.RLock()
 
 class InputError(DataError, ValueError):
     """Rows that an estimator cannot learn from or predict. It is a ValueError too, as scikit-learn expects."""
-
-
-class FittedModel:
-    """A trained model in memory, on its own device; it pickles as weights, settings and tokenizer."""
-
-    def __init__(self, saved: SavedModel) -> None:
-        weights = {name: weight.detach().cpu() for name, weight in saved.weights.items()}
-        self.saved = replace(saved, weights=weights)
-        training, width = saved.config.training, saved.config.model.d_model
-        compute = choose_compute(training.device, training.precision.value, training.threads, width=width)
-        model = self.saved.model().to(compute.device)
-        self._assembly = Assembly(saved.config, compute, saved.tokenizer, saved.task(), model, saved.origin)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return FittedModel, (self.saved,)  # opened again, also on a machine with another device
-
-    def predictions(self, examples: Sequence[TextExample]) -> list[RowPrediction]:
-        """Return a prediction for each example, in order. Raises InputError for one that the model cannot read."""
-        try:
-            if examples:
-                check_paired(self._assembly, examples[0].text_pair is not None)
-            return predictions_of(self._assembly, examples)
-        except DataError as error:
-            _refuse(error)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -114,11 +88,11 @@ class _TextEstimator(BaseEstimator):
         Raises SettingError if `path` already exists, and NotFittedError.
         """
         check_is_fitted(self)
-        path, saved = Path(path), self.model_.saved
+        path = Path(path)
         if path.exists():
             raise SettingError(f"path={path} already exists", allowed="a new folder", remedy="Choose another name")
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_model(saved, path, f"# {saved.config.task.name}\n\nTrained from Python with encoderlab.\n")
+        save_model(self.model_, path, f"# {self.model_.name}\n\nTrained from Python with encoderlab.\n")
 
     def _train(self, examples: list[TextExample], targets: Sequence[Any], names: list[str] | None) -> None:
         """Set `model_`; `names` are those of the classes, in order. Raises SettingError, TrainingError, and InputError
@@ -129,13 +103,6 @@ class _TextEstimator(BaseEstimator):
                 f"settings is not a dictionary: {one_line(repr(self.settings))[:80]}",
                 allowed='a dictionary such as {"training.warmup": 0.1}',
             )
-        kept: list[SavedModel] = []
-
-        def keep(run: Run, assembly: Assembly, corpus: Corpus, rows: object, fitted: Fitted, scores: object) -> None:
-            dataset = replace(cast("FilesDataset", assembly.config.dataset), path=NOT_KEPT)
-            saved = assembly.saved(Origin(fitted.checkpoint, corpus.paired, corpus.fingerprints()))
-            kept.append(replace(saved, config=replace(saved.config, dataset=dataset, run_dir=None, cache_dir=".")))
-
         quiet = [] if self.verbose else [redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO())]
         try:
             with ExitStack() as stack:
@@ -144,8 +111,7 @@ class _TextEstimator(BaseEstimator):
                 folder = Path(stack.enter_context(TemporaryDirectory(prefix="encoderlab-fit-")))
                 _write_rows(folder / "rows.parquet", examples, targets)
                 command = "train" if self.init_from is None else "finetune"
-                train_on_labels(self._config(folder, command, names), command, SINGLE_PROCESS, keep)
-                self.model_ = FittedModel(kept[0])
+                self.model_ = _trained(self._config(folder, command, names), command)
         except DataError as error:
             _refuse(error)
 
@@ -168,9 +134,15 @@ class _TextEstimator(BaseEstimator):
     def _predictions(self, X: Any) -> list[RowPrediction]:
         check_is_fitted(self)
         examples = texts_of(X)
-        if (blank := next((row for row, example in enumerate(examples) if is_blank(example)), None)) is not None:
+        blank = next((row for row, example in enumerate(examples) if is_blank(example)), None)
+        if blank is not None:
             raise InputError(f"Row {blank} of X has a blank text", allowed="texts for which something can be predicted")
-        return self.model_.predictions(examples)
+        try:
+            if examples:
+                self.model_.check_paired(examples[0].text_pair is not None)
+            return self.model_.predictions(examples)
+        except DataError as error:
+            _refuse(error)
 
 
 class TextClassifier(ClassifierMixin, _TextEstimator):
@@ -269,6 +241,20 @@ def _targets(y: Any, n_rows: int, estimator: str) -> np.ndarray:
     assert_all_finite(targets, input_name="y")
     check_consistent_length(range(n_rows), targets)
     return targets
+
+
+def _trained(config: RunConfig, command: str) -> Model:
+    """Return the model that a run trains, which keeps nothing of its folder."""
+    training = prepare(config, command, SINGLE_PROCESS, scored=False)
+    with training.open_run() as run:
+        training.announce(run)
+        result = fit(training.model, training.rows, run, training.micro_batches)
+        model, _ = score(training.model, training.rows)
+    data = cast("Data", training.data)
+    dataset = replace(cast("FilesDataset", model.config.dataset), path=NOT_KEPT)
+    kept = replace(model.config, dataset=dataset, run_dir=None, cache_dir=".")
+    provenance = Provenance(result.checkpoint, data.paired, data.fingerprints())
+    return replace(model, config=kept, provenance=provenance, label_weights=None)
 
 
 def _refuse(error: UserError) -> NoReturn:

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from encoderlab.batch import HeadSizes
-from encoderlab.model.config import Activation, Family, Head, Norm, NormPosition, Pooling, Positions
+from encoderlab.model.config import Activation, Family, Head, HeadSizes, Norm, NormPosition, Pooling, Positions
 
 Weights = dict[str, Tensor]
 Setting = tuple[str | None, Any]  # the key in config.json (None: fixed by the family), and transformers' default

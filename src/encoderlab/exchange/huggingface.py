@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from encoderlab.batch import HeadSizes, TargetKind
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange import modernbert
 from encoderlab.exchange.families import (
@@ -36,7 +35,7 @@ from encoderlab.exchange.pooling import (
     without_straight_pooler,
 )
 from encoderlab.exchange.weights import check_shapes, read_config, read_weights, weight_files
-from encoderlab.model.config import Activation, ModelConfig, Pairs, Pooling, Positions
+from encoderlab.model.config import Activation, HeadSizes, ModelConfig, Pairs, Pooling, Positions, TargetKind
 from encoderlab.model.heads import weight_shapes
 from encoderlab.model.layers import SinusoidalPositions
 

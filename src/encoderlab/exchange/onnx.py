@@ -20,8 +20,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from encoderlab.batch import Batch, Prediction, WindowPooling
+from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import DataError, SettingError
+from encoderlab.model.config import WindowPooling
 from encoderlab.model.heads import EncoderWithHeads, pool_windows
 from encoderlab.model.packing import FIRST_TOKENS, attendable
 

@@ -3,11 +3,15 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from encoderlab.errors import SettingError
 from encoderlab.settings import check_settings, setting
 
+# The kind of target of a whole sequence: the id of one class, a 0 or 1 for each label, or a number. Their tensors are
+# int64 [batch], float32 [batch, labels] and float32 [batch].
+TargetKind = Literal["label", "label_set", "number"]
+WindowPooling = Literal["mean", "max"]  # how the logits of a text's windows are combined
 LARGEST_TABLE = 2**27  # numbers in the tables of positions, which are computed when a model is built: 512 MB
 
 
@@ -303,3 +307,27 @@ def _comparable(config: ModelConfig, name: str) -> object:
     }
     value = derived.get(name, getattr(config, name))
     return value.value if isinstance(value, Enum) else value
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSizes:
+    """The sizes of the heads: how many outputs a whole sequence has, and how many a token (None: no such head).
+
+    `sequence_target` gives the kind of target of a sequence; a number has one output.
+
+    `vocabulary` is True if tokens are predicted as entries of the vocabulary, as in masked language modelling.
+    `teacher_width` is the width of the teacher's vectors to which sequences and tokens are mapped, in distillation.
+    `window_pooling` says how the logits of a text's windows are combined (None: no text has several).
+    """
+
+    sequence_classes: int | None = None
+    token_classes: int | None = None
+    vocabulary: bool = False
+    teacher_width: int | None = None
+    sequence_target: TargetKind = "label"
+    window_pooling: WindowPooling | None = None
+
+    @property
+    def predicts_tokens(self) -> bool:
+        """Return whether single tokens have targets."""
+        return self.vocabulary or self.token_classes is not None

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from encoderlab.batch import Batch, HeadSizes, Prediction, WindowPooling
-from encoderlab.model.config import Head, ModelConfig, Pairs, Pooling, Positions
+from encoderlab.batch import Batch, Prediction
+from encoderlab.model.config import Head, HeadSizes, ModelConfig, Pairs, Pooling, Positions, WindowPooling
 from encoderlab.model.encoder import Encoder
 from encoderlab.model.layers import Dropout, build_norm
 from encoderlab.model.packing import FIRST_TOKENS, Ids, Mask, Selection, attendable, worth_packing
@@ -250,13 +250,20 @@ class EncoderWithHeads(nn.Module):
         self, input_ids: Ids, token_type_ids: Ids, attention_mask: Mask | None, n_tokens: int | None = None
     ) -> Float[Tensor, "pairs classes"]:
         """Return logits for pairs of texts encoded one by one; `n_tokens` of their tokens are real (None: unknown)."""
-        assert self.pool is not None and self.sequence_head is not None
+        assert self.sequence_head is not None
+        return self.sequence_head(self.dropout(self.pair_features(input_ids, token_type_ids, attention_mask, n_tokens)))
+
+    def pair_features(
+        self, input_ids: Ids, token_type_ids: Ids, attention_mask: Mask | None, n_tokens: int | None = None
+    ) -> Float[Tensor, "pairs features"]:
+        """Return what the head reads of pairs of texts encoded one by one: their vectors, `compared`."""
+        assert self.pool is not None
         ids, mask = separate_texts(input_ids, token_type_ids, attention_mask)
         known = n_tokens + len(input_ids) if n_tokens else None  # each second text gets its own [CLS]
         packed = known if known is not None and self._packs(ids, known) else None
         selection = FIRST_TOKENS if self.first_token_suffices else None
         hidden = self.encoder.encode(ids, torch.zeros_like(ids), mask, packed, selection)
-        return self.sequence_head(self.dropout(compared(self.pool(hidden, attendable(mask)))))
+        return compared(self.pool(hidden, attendable(mask)))
 
     def _vectors(self, batch: Batch, teacher_head: nn.Linear) -> Prediction:
         """Return the vectors at the target positions and the mean over each sequence, as wide as the teacher's."""

@@ -9,32 +9,37 @@ because rows are drawn each epoch and the vector of one token takes 0.8 kB. Eith
 
 from __future__ import annotations
 
+import copy
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from encoderlab.batch import Batch, Prediction, TeacherOutputs
-from encoderlab.config.commands import DistillConfig, OpenRunConfig, StudentStart
+from encoderlab.config.commands import DistillConfig, OpenRunConfig, RunConfig, StudentStart
+from encoderlab.config.composing import required_setting
+from encoderlab.data.data import Data
+from encoderlab.data.documents import Documents
 from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.data.files import read_unlabelled
+from encoderlab.data.tokens import tokenize_examples
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Positions
 from encoderlab.model.heads import MeanPool
 from encoderlab.model.packing import attendable
-from encoderlab.runs.assembly import Assembly, check_paired, reopen
-from encoderlab.runs.corpus import Corpus
-from encoderlab.runs.predict import encoded_rows, outputs_of
-from encoderlab.runs.saved_model import TOKEN_TABLE, SavedModel, encoder_folder, vocabulary_difference
+from encoderlab.runs.model import Model
+from encoderlab.runs.model_folder import open_model
+from encoderlab.runs.pretrained import TOKEN_TABLE, encoder_folder, load_pretrained, vocabulary_difference
 from encoderlab.system.device import Compute
 from encoderlab.system.files import sha256_of
-from encoderlab.tasks.config import TaggingConfig
-from encoderlab.tasks.pretraining import TeacherVectors
-from encoderlab.tasks.rows import ExampleRows, TaughtRows, concatenated
+from encoderlab.system.processes import Processes
+from encoderlab.tasks.rows import ExampleRows, TaughtRows, followed_by
+from encoderlab.tasks.vectors import TeacherVectors
 from encoderlab.training.batches import Rows
 
 POSITION_TABLE = "encoder.embeddings.position.embedding.weight"
@@ -42,108 +47,172 @@ SEGMENT_TABLE = "encoder.embeddings.segment.weight"
 SAME_SHAPE = ("d_model", "n_heads", "head_width", "feed_forward_width", "norm", "norm_position", "activation", "bias")
 
 
-@dataclass(frozen=True, slots=True)
-class TaskTeacher:
-    """A finished run, with its classes in the student's order."""
+def check_distillation(config: DistillConfig, processes: Processes) -> None:
+    """Raise SettingError without a teacher, and for a task that none can teach, or not in several processes."""
+    task = config.task
+    if config.teacher is None:
+        raise required_setting("teacher")
+    if task.command == "pretrain":
+        remedy = "Use task=teacher_vectors to distill on documents, or a task with labels such as task=sst2"
+        raise SettingError(f"task={task.name} is masked-language modelling and uses no teacher", remedy=remedy)
+    if task.of_documents:
+        return
+    if task.target != "label":
+        wrong = f"task={task.name} has no class probabilities to learn from a teacher"
+        raise SettingError(wrong, remedy="Use encoderlab finetune, or a task with one label for a text or a word")
+    if processes.size > 1:
+        wrong = f"Distillation on a task needs a single process, and there are {processes.size}"
+        raise SettingError(wrong, remedy="Start one process, or distill on documents (task=teacher_vectors)")
 
-    assembly: Assembly
-    order: Sequence[int]
+
+@dataclass(frozen=True, slots=True)
+class Teacher:
+    """The teacher of a run: its `encoder`, which gives vectors, the tokenizer and the student's start.
+
+    On a task with labels it is also a `model` that predicts them.
+    """
+
+    encoder: Model
+    model: Model | None = None
 
     @classmethod
-    def open(cls, config: DistillConfig, corpus: Corpus) -> TaskTeacher:
-        """Open the run, folder or hub model that `config.teacher` names, to teach the task of `corpus`.
+    def open(cls, config: DistillConfig) -> Teacher:
+        """Open what `config.teacher` names. Raises DataError if it is missing or damaged."""
+        assert config.teacher is not None, "see `check_distillation`"
+        encoder = load_pretrained(config.teacher, "teacher")
+        if config.task.of_documents:
+            return cls(encoder)
+        training = config.training
+        folder = encoder_folder(config.teacher, "teacher")
+        opened = OpenRunConfig(
+            cache_dir=config.cache_dir,
+            run=str(folder),
+            device=training.device,
+            precision=training.precision,
+            threads=training.threads,
+        )
+        return cls(encoder, open_model(opened))
 
-        Raises DataError if it is missing or damaged, or does not know the labels.
-        """
-        training, words = config.training, isinstance(config.task, TaggingConfig)
-        folder = encoder_folder(config.teacher or "", "teacher")
-        hardware = {"device": training.device, "precision": training.precision, "threads": training.threads}
-        assembly = reopen(OpenRunConfig(cache_dir=config.cache_dir, run=str(folder), **hardware))
-        theirs, heads = assembly.task.labels, assembly.task.heads
+    @property
+    def width(self) -> int:
+        """Return the width of its vectors."""
+        return self.encoder.shape.d_model
+
+    def check(self, config: RunConfig, data: Data | Documents) -> None:
+        """Raise DataError if the teacher was not trained on a task like the student's, or does not know its labels."""
+        if self.model is None or isinstance(data, Documents):
+            return
+        assert isinstance(config, DistillConfig)
+        heads = self.model.task.heads
         line = f"encoderlab finetune task={config.task.name} init_from={config.teacher}"
         remedy = f"Use a teacher that was finetuned on it: {line}"
-        if heads.vocabulary or (heads.token_classes if words else heads.sequence_classes) is None:
+        classes = heads.token_classes if config.task.of_words else heads.sequence_classes
+        if heads.vocabulary or classes is None:
             wrong = f"teacher={config.teacher} was not trained on a task like {config.task.name}"
             raise DataError(wrong, remedy=remedy)
-        if missing := [label for label in corpus.labels if label not in theirs]:
+        missing = [label for label in data.labels if label not in self.model.labels]
+        if missing:
             wrong = f"teacher={config.teacher} does not know the label {missing[0]!r}"
-            allowed = f"a teacher of all {len(corpus.labels)} labels of the task"
+            allowed = f"a teacher of all {len(data.labels)} labels of the task"
             raise DataError(wrong, allowed=allowed, remedy=remedy)
-        check_paired(assembly, corpus.paired)
-        return cls(assembly, [theirs.index(label) for label in corpus.labels])
+        self.model.check_paired(data.paired)
 
-    def logits(self, examples: Sequence[Example]) -> list[np.ndarray]:
-        """Return its logits for each example, [outputs, classes]: one output, or one for each word."""
-        return outputs_of(self.assembly, encoded_rows(self.assembly, examples), self._by_row)
+    def teach(
+        self, config: RunConfig, student: Model, start: Model | None, data: Data | Documents, rows: Mapping[str, Rows]
+    ) -> dict[str, Rows]:
+        """Return the rows with what the teacher says of them, and start a student without a `start` of its own from it.
 
-    def _by_row(self, prediction: Prediction, batch: Batch) -> list[np.ndarray]:
-        """Return each row's logits, [outputs, classes], in the student's order of classes."""
-        logits, length = prediction.sequence_logits, batch.input_ids.shape[1]
-        counts = np.ones(len(batch), dtype=np.int64)
-        if logits is None:
-            logits = prediction.token_logits
-            counts = np.bincount((batch.target_positions // length).cpu().numpy(), minlength=len(batch))
-        assert logits is not None
-        return np.split(logits.float().cpu().numpy()[:, list(self.order)], np.cumsum(counts)[:-1])
+        Raises SettingError or DataError if the teacher reads less, or other tokens, than the student.
+        """
+        assert isinstance(config, DistillConfig)
+        if isinstance(data, Documents):
+            task = cast("Any", rows["train"]).task
+            teach_vectors(task, self.encoder, student.compute)
+        if start is None:
+            start_student(student, self.encoder, config.start)
+        if self.model is None or isinstance(data, Documents):
+            return dict(rows)
+        train = taught_rows(config, self.model, student, data, cast("ExampleRows", rows["train"]))
+        return {**rows, "train": train}
+
+    def fingerprints(self, config: RunConfig) -> dict[str, str]:
+        """Return hashes of the teacher's weights and of the unlabelled texts, by the setting that names them."""
+        assert isinstance(config, DistillConfig)
+        weights = sorted(encoder_folder(config.teacher or "", "teacher").glob("model*.safetensors"))
+        hashes = {"teacher": " ".join(map(sha256_of, weights))}
+        if config.unlabelled is not None:
+            hashes["unlabelled"] = sha256_of(Path(config.unlabelled).expanduser())
+        return hashes
 
 
-def taught_rows(config: DistillConfig, teacher: TaskTeacher, student: Assembly, corpus: Corpus, rows: Rows) -> Rows:
+def taught_rows(config: DistillConfig, teacher: Model, student: Model, data: Data, rows: ExampleRows) -> ExampleRows:
     """Return the training rows with the teacher's logits, and with the texts of `config.unlabelled` that it labels.
 
     Raises DataError if the teacher reads less of the rows than the student, or the file cannot be read.
     """
     if not config.teacher_weight:
         return rows
-    assert isinstance(rows, ExampleRows)
-    logits = teacher.logits(list(corpus.split("train")))
-    of_words = "target_positions" in rows.store
-    n_targets = rows.store["target_positions"].lengths() if of_words else np.ones(len(rows), dtype=np.int64)
-    if few := sum(len(of_row) < n for of_row, n in zip(logits, n_targets.tolist(), strict=True)):
-        remedy = f"Set model.max_length to at most {teacher.assembly.config.model.max_length}, the teacher's"
+    logits = teacher_logits(teacher, list(data.split("train")), data.labels)
+    few = sum(len(of_row) < n for of_row, n in zip(logits, rows.n_targets().tolist(), strict=True))
+    if few:
+        remedy = f"Set model.max_length to at most {teacher.shape.max_length}, the teacher's"
         raise DataError(f"The teacher reads fewer words of {few:,} rows than the student", remedy=remedy)
     if config.unlabelled is not None:
-        texts = _unlabelled(config, corpus)
-        more = teacher.logits(texts)
-        rows, logits = concatenated([rows, encoded_rows(student, _labelled(texts, more))]), logits + more
+        texts = _unlabelled(config, data)
+        more = teacher_logits(teacher, texts, data.labels)
+        targets = [_predicted(text, of_row) for text, of_row in zip(texts, more, strict=True)]
+        rows = followed_by(rows, student.task.rows(tokenize_examples(texts, student.tokenizer), targets))
+        logits += more
     return TaughtRows(rows, logits, config.temperature, config.teacher_weight)
 
 
-def fingerprints(config: DistillConfig) -> dict[str, str]:
-    """Return hashes of the teacher's weights and of the file of unlabelled texts, by the setting that names them."""
-    weights = sorted(encoder_folder(config.teacher or "", "teacher").glob("model*.safetensors"))
-    hashes = {"teacher": " ".join(map(sha256_of, weights))}
-    if config.unlabelled is not None:
-        hashes["unlabelled"] = sha256_of(Path(config.unlabelled).expanduser())
-    return hashes
+def teacher_logits(teacher: Model, examples: Sequence[Example], labels: Sequence[str]) -> list[np.ndarray]:
+    """Return the teacher's logits for each example, [outputs, classes]: one output, or one for each word.
+
+    The classes are in the order of `labels`, the student's.
+    """
+    order = [teacher.labels.index(label) for label in labels]
+
+    def by_row(prediction: Prediction, batch: Batch) -> list[np.ndarray]:
+        logits = prediction.sequence_logits
+        counts = np.ones(len(batch), dtype=np.int64)
+        if logits is None:
+            logits = prediction.token_logits
+            row_of_target = (batch.target_positions // batch.input_ids.shape[1]).cpu().numpy()
+            counts = np.bincount(row_of_target, minlength=len(batch))
+        assert logits is not None
+        return np.split(logits.float().cpu().numpy()[:, order], np.cumsum(counts)[:-1])
+
+    return teacher.outputs(teacher.rows(examples), by_row)
 
 
-def _unlabelled(config: DistillConfig, corpus: Corpus) -> list[Example]:
-    path, dataset = Path(config.unlabelled or "").expanduser(), config.dataset
+def _unlabelled(config: DistillConfig, data: Data) -> list[Example]:
+    """Return the texts of the file `config.unlabelled`, without blank ones."""
+    path = Path(config.unlabelled or "").expanduser()
     if not path.is_file():
         raise DataError(f"unlabelled={path} does not exist", allowed="a csv, tsv, jsonl, parquet or txt file")
-    pair = getattr(dataset, "text_pair", None) if corpus.paired else None
-    words = isinstance(config.task, TaggingConfig)
-    examples = read_unlabelled(path, text=getattr(dataset, "text", "text"), text_pair=pair, words=words)
-    texts = [one for one in examples if (one.words if isinstance(one, WordsExample) else one.text.strip())]
+    dataset = config.dataset
+    pair = getattr(dataset, "text_pair", None) if data.paired else None
+    examples = read_unlabelled(path, text=getattr(dataset, "text", "text"), text_pair=pair, words=config.task.of_words)
+    texts = []
+    for example in examples:
+        has_text = example.words if isinstance(example, WordsExample) else example.text.strip()
+        if has_text:
+            texts.append(example)
     if not texts:
         raise DataError(f"unlabelled={path} has no texts", remedy="Choose a file with some, or remove it")
     return texts
 
 
-def _labelled(examples: Sequence[Example], logits: Sequence[np.ndarray]) -> list[Example]:
-    """Return the examples with the teacher's best class as their label."""
-    labelled = []
-    for example, of_row in zip(examples, logits, strict=True):
-        classes = of_row.argmax(1).tolist()
-        if isinstance(example, TextExample):
-            labelled.append(replace(example, label=classes[0]))
-        else:
-            classes += [classes[-1]] * (len(example.words) - len(classes))  # words beyond the teacher's length
-            labelled.append(WordsExample(example.words, tuple(classes)))
-    return labelled
+def _predicted(example: Example, logits: np.ndarray) -> int | list[int]:
+    """Return the teacher's best class as the target of an example, or those of its words."""
+    classes = logits.argmax(1).tolist()
+    if isinstance(example, TextExample):
+        return classes[0]
+    return classes + [classes[-1]] * (len(example.words) - len(classes))  # words beyond the teacher's length
 
 
-def teach_vectors(task: TeacherVectors, teacher: SavedModel, compute: Compute) -> None:
+def teach_vectors(task: TeacherVectors, teacher: Model, compute: Compute) -> None:
     """Compute the targets of `task` by the encoder of `teacher` from now on.
 
     Raises SettingError for a student that reads more, or other tokens.
@@ -152,10 +221,10 @@ def teach_vectors(task: TeacherVectors, teacher: SavedModel, compute: Compute) -
         wrong = f"Student and teacher have different tokenizers, but vectors of tokens need the same one: {difference}"
         remedy = "Use tokenizer=as_pretrained without init_from, which takes the teacher's, or distill on a task"
         raise SettingError(wrong, remedy=remedy)
-    if task.max_length > (reach := teacher.config.model.reach):
+    if task.max_length > (reach := teacher.shape.reach):
         wrong = f"model.max_length is {task.max_length}, but the teacher reads {reach} tokens"
         raise SettingError(wrong, allowed=f"at most {reach}", remedy=f"Set model.max_length={reach}")
-    encoder = teacher.model().encoder.to(compute.device).requires_grad_(False)
+    encoder = copy.deepcopy(teacher.network.encoder).to(compute.device).requires_grad_(False)
 
     def vectors(batch: Batch) -> TeacherOutputs:
         """Return the vectors of the target tokens and, as the mean of its tokens' vectors, of each text of `batch`."""
@@ -169,26 +238,27 @@ def teach_vectors(task: TeacherVectors, teacher: SavedModel, compute: Compute) -
     task.teacher = vectors
 
 
-def start_student(student: Assembly, teacher: SavedModel, start: StudentStart) -> None:
+def start_student(student: Model, teacher: Model, start: StudentStart) -> None:
     """Copy the parts of the teacher that `start` names into the model of `student`.
 
     Raises SettingError if it cannot hold them, or reads other tokens.
     """
     if start is StudentStart.fresh:
         return
-    config, model = student.config.model, student.model
-    _check_fits(config, teacher.config.model, start)
+    config = student.shape
+    network = student.network
+    _check_fits(config, teacher.shape, start)
     if difference := vocabulary_difference(student.tokenizer, teacher.tokenizer):
         wrong = f"start={start.name} needs the teacher's tokenizer, but the student has another: {difference}"
         raise SettingError(wrong, remedy="Use tokenizer=as_pretrained, or start=fresh")
-    if not model.has_weights:  # to be sharded: the main process gives them to the others
+    if not network.has_weights:  # to be sharded: the main process gives them to the others
         return
-    parts = _tables(config, teacher, len(model.encoder.embeddings.token.weight))
+    parts = _tables(config, teacher, len(network.encoder.embeddings.token.weight))
     if start is StudentStart.layers:
         parts |= _layers(config, teacher)
-    own = model.state_dict()
+    own = network.state_dict()
     fitting = {name: weight for name, weight in parts.items() if name in own and own[name].shape == weight.shape}
-    model.load_state_dict(fitting, strict=False)
+    network.load_state_dict(fitting, strict=False)
     n_weights = sum(map(torch.numel, fitting.values()))
     print(f"Student starts from the teacher's {start.name}: {n_weights:,} weights", file=sys.stderr)
 
@@ -203,7 +273,7 @@ def projection(table: Tensor, width: int) -> Tensor:
     return directions[:, -width:].flip(1).float()
 
 
-def _tables(config: ModelConfig, teacher: SavedModel, pieces: int) -> dict[str, Tensor]:
+def _tables(config: ModelConfig, teacher: Model, pieces: int) -> dict[str, Tensor]:
     """Return the tables of the teacher's embeddings at the student's width, cut to the rows the student has."""
     token = teacher.weights[TOKEN_TABLE].float()
     same_width = token.shape[1] == config.d_model
@@ -216,11 +286,11 @@ def _tables(config: ModelConfig, teacher: SavedModel, pieces: int) -> dict[str, 
     return tables | {name: teacher.weights[name].float() for name in norm if name in teacher.weights}
 
 
-def _layers(config: ModelConfig, teacher: SavedModel) -> dict[str, Tensor]:
+def _layers(config: ModelConfig, teacher: Model) -> dict[str, Tensor]:
     """Return evenly spaced layers of the teacher, ending with its last one."""
     layers = {}
     for layer in range(config.n_layers):
-        source = (layer + 1) * teacher.config.model.n_layers // config.n_layers - 1
+        source = (layer + 1) * teacher.shape.n_layers // config.n_layers - 1
         prefix = f"encoder.layers.{source}."
         for name, weight in teacher.weights.items():
             if name.startswith(prefix):

@@ -7,7 +7,6 @@ several words do only together. The characters of each token come from the token
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, cast
 
@@ -15,16 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from encoderlab.batch import Encoded
 from encoderlab.config.commands import AttentionConfig, ExplainConfig
 from encoderlab.data.examples import Example, texts_of
-from encoderlab.data.tokenizers import Tokenizer
+from encoderlab.data.token_store import TokenStore
+from encoderlab.data.tokens import repeated, tokenize_examples
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.explanation import Importance, WordImportance
-from encoderlab.runs.assembly import Assembly, check_paired
-from encoderlab.runs.predict import example_of, outputs_of, reads_words, split_examples
-from encoderlab.tasks.config import DocumentTaskConfig
-from encoderlab.tasks.rows import hold_encoded
+from encoderlab.runs.inputs import split_examples
+from encoderlab.runs.model import Model
+from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import refuse_unknown_label
 from encoderlab.training.distribution import COMPILED
 
@@ -32,94 +30,125 @@ MOST_OCCLUSIONS = 128  # of one text: a longer one loses several words at a time
 
 
 class Span(NamedTuple):
-    """The characters [begin, end) of a text (0, or 1 for the second of a pair), and the number of their word."""
+    """The characters [begin, end) of a token in a text (0, or 1 for the second of a pair), the number of its word, and
+    its position among the text's tokens.
+    """
 
     text: int
     word: int
     begin: int
     end: int
+    position: int
 
 
-def word_importance(
-    assembly: Assembly, examples: Sequence[Example], labels: Sequence[str] | None = None
-) -> list[Importance]:
+def word_importance(model: Model, examples: Sequence[Example], labels: Sequence[str] | None = None) -> list[Importance]:
     """Return the importance of every word of each example for its most probable class, or for its entry in `labels`.
 
-    It is computed in `assembly.compute.precision`; except for rounding, no example's scores depend on the others.
+    It is computed in `model.compute.precision`; except for rounding, no example's scores depend on the others.
     Raises DataError for a model that does not label or rate whole texts, SettingError for an unknown label.
     """
-    task, name = assembly.task, assembly.config.task.name
+    task = model.task
     if task.heads.sequence_classes is None or task.heads.vocabulary:
-        wrong = f"{name} does not label texts or rate them with a number, so there is nothing to explain"
+        wrong = f"{model.name} does not label texts or rate them with a number, so there is nothing to explain"
         raise DataError(wrong, remedy="Train it with encoderlab finetune init_from=..., or use encoderlab attention")
     if labels and not task.labels:
-        raise SettingError(f"label={labels[0]} names a class, but {name} predicts a number", remedy="Remove label")
+        raise SettingError(
+            f"label={labels[0]} names a class, but {model.name} predicts a number", remedy="Remove label"
+        )
     for label in labels or []:
         refuse_unknown_label("label", label, task.labels)
     classes = [None] * len(examples) if labels is None else [task.labels.index(label) for label in labels]
-    assembly.model.eval()
+    model.network.eval()
     # A handful of texts should not wait for the compiler.
-    with torch.compiler.set_stance("force_eager") if assembly.compiled == COMPILED else nullcontext():
-        explained = zip(examples, task.encode(examples), classes, strict=True)
-        return [_importance(assembly, *one) for one in explained]
+    with torch.compiler.set_stance("force_eager") if model.compiled == COMPILED else nullcontext():
+        return [_importance(model, example, class_) for example, class_ in zip(examples, classes, strict=True)]
 
 
-def _importance(assembly: Assembly, example: Example, encoded: Encoded, class_: int | None) -> Importance:
-    task, tokenizer = assembly.task, assembly.tokenizer
-    spans = spans_of(tokenizer, example, encoded)
-    tokens_of: dict[tuple[int, int], list[int]] = {}  # the positions of each word's tokens, by its text and number
-    for position, span in enumerate(spans):
-        if span is not None:
-            tokens_of.setdefault(span[:2], []).append(position)
-    words = list(tokens_of.values())
+def _importance(model: Model, example: Example, class_: int | None) -> Importance:
+    task = model.task
+
+    # The words that are read, each with the positions of its tokens in the whole texts.
+    store = tokenize_examples([example], model.tokenizer)
+    rows = task.rows(store)
+    words = _words_read(model, example, store, rows)
+
+    # The logits of the text, and of the text without each word, or without a few of them.
     groups = np.array_split(np.arange(len(words)), min(max(len(words), 1), MOST_OCCLUSIONS))
-    sizes, hidden = [len(group) for group in groups], []
-    for group in groups:
-        ids = list(encoded.input_ids)
-        for position in (position for word in group for position in words[word]):
-            ids[position] = tokenizer.unk_id if tokenizer.mask_id is None else tokenizer.mask_id
-        hidden.append(replace(encoded, input_ids=ids))
-    rows = hold_encoded([encoded, *hidden], tokenizer.vocabulary_size, task.heads)
-    outputs = outputs_of(assembly, rows, lambda output, _: cast("Tensor", output.sequence_logits).float().cpu())
-    logits = torch.stack(outputs).numpy()
+    occluded = _occluded(model, store, words, groups)
+    read = lambda output, _: cast("Tensor", output.sequence_logits).float().cpu()  # noqa: E731
+    logits = torch.stack(model.outputs(occluded, read)).numpy()
+
+    # How much the log-odds of the class fall when a word is hidden. The log-odds log(p / (1 - p)) of one class of
+    # several do not change if all logits grow equally, as its logit does. For one label of a set they are its logit; a
+    # number is explained as it is.
     prediction = task.predictions_of(torch.from_numpy(logits[:1]))[0]
-    index, is_number = int(logits[0].argmax()) if class_ is None else class_, prediction.number is not None
-    # The log-odds log(p / (1 - p)) of one class of several do not change if all logits grow equally, as its logit does.
-    # For one label of a set they are its logit; a number is explained as it is.
+    index = int(logits[0].argmax()) if class_ is None else class_
     double = logits.astype(np.float64)
-    is_one_of_several = task.heads.sequence_target == "label"
-    others = np.logaddexp.reduce(np.delete(double, index, axis=1), axis=1) if is_one_of_several else 0
+    others = 0.0
+    if task.heads.sequence_target == "label":
+        others = np.logaddexp.reduce(np.delete(double, index, axis=1), axis=1)
     odds = (double[:, index] - others) * task.unit
+    sizes = [len(group) for group in groups]
     scores = np.repeat((odds[0] - odds[1:]) / np.maximum(sizes, 1), sizes)
-    covered = [[span for position in word if (span := spans[position]) is not None] for word in words]
+
+    is_number = prediction.number is not None
+    scored = []
+    for word, score in zip(words, scores.tolist(), strict=True):
+        begin = min(span.begin for span in word)
+        end = max(span.end for span in word)
+        scored.append(WordImportance(word[0].text, begin, end, score))
     return Importance(
         label=None if is_number else task.labels[index],
         probabilities={} if is_number else prediction.by_label(task.labels),
         predicted=prediction.in_words(),
         texts=texts_of(example),
-        words=[
-            WordImportance(of[0].text, min(span.begin for span in of), max(span.end for span in of), score)
-            for of, score in zip(covered, scores.tolist(), strict=True)
-        ],
-        truncated=encoded.truncated,
+        words=scored,
+        truncated=bool(rows.truncated()[0]),
     )
 
 
-def spans_of(tokenizer: Tokenizer, example: Example, encoded: Encoded) -> list[Span | None]:
-    """Return the span of each token of `encoded`, which is `example` as a task encodes it; None for [CLS] and [SEP]."""
-    texts = enumerate(texts_of(example))
-    of_texts = [[Span(number, *span) for span in tokenizer.spans(text)] for number, text in texts]
-    if starts := encoded.window_starts:  # of [CLS] text [SEP]; each window replaces its first and last token by these
-        read = len(encoded.input_ids) // len(starts) - 2
-        windows = ([None, *of_texts[0][start : start + read], None] for start in starts)
-        return [span for window in windows for span in window]
-    remaining = [iter(spans) for spans in of_texts]  # truncation removes the end of a text
-    special = {tokenizer.cls_id, tokenizer.sep_id}  # texts never contain these
-    tokens = zip(encoded.input_ids, encoded.token_type_ids, strict=True)
-    return [None if id_ in special else next(remaining[segment]) for id_, segment in tokens]
+def _words_read(model: Model, example: Example, store: TokenStore, rows: ExampleRows) -> list[list[Span]]:
+    """Return the words of an example that the model reads, each as the spans of its tokens that are read."""
+    windows = rows.format.windows
+    kept = [len(store["first"].values)]
+    if "second" in store:
+        kept.append(len(store["second"].values))
+    if windows is None:
+        lengths = [np.array([n]) for n in kept]
+        of_first, of_second = rows.format.kept(lengths[0], lengths[1] if len(lengths) > 1 else None)
+        kept = [int(of_first[0])] if of_second is None else [int(of_first[0]), int(of_second[0])]
+    words: dict[tuple[int, int], list[Span]] = {}
+    for number, text in enumerate(texts_of(example)):
+        for position, (word, begin, end) in enumerate(model.tokenizer.spans(text)[: kept[number]]):
+            words.setdefault((number, word), []).append(Span(number, word, begin, end, position))
+    if windows is None:
+        return list(words.values())
+
+    # Windows that are too few for a long text leave tokens between them unread.
+    room = rows.format.room(paired=False)
+    starts = windows.starts(np.array([kept[0]]), room)
+    is_read = np.zeros(kept[0], bool)
+    for start in starts.tolist():
+        is_read[start : start + room] = True
+    read = [[span for span in word if is_read[span.position]] for word in words.values()]
+    return [word for word in read if word]
 
 
-def selected_examples(config: AttentionConfig | ExplainConfig, assembly: Assembly) -> dict[str, Example]:
+def _occluded(model: Model, store: TokenStore, words: list[list[Span]], groups: list[np.ndarray]) -> ExampleRows:
+    """Return the rows of a text as it is, and then without the words of each group."""
+    tokenizer = model.tokenizer
+    hidden = tokenizer.unk_id if tokenizer.mask_id is None else tokenizer.mask_id
+    copies = repeated(store, 1 + len(groups))
+    names = ("first", "second")
+    for number, group in enumerate(groups, start=1):
+        for word in group:
+            for span in words[word]:
+                column = copies[names[span.text]]
+                column.values[column.offsets[number] + span.position] = hidden
+    return model.task.rows(copies)
+
+
+def selected_examples(config: AttentionConfig | ExplainConfig, model: Model) -> dict[str, Example]:
     """Return the examples to look at by name: `text`, or <split>-<row>.
 
     Raises SettingError for settings that contradict each other, DataError if there are no such rows.
@@ -129,11 +158,12 @@ def selected_examples(config: AttentionConfig | ExplainConfig, assembly: Assembl
     if config.text is None and config.text_pair is not None:
         raise SettingError("text_pair is given without text", remedy="Set text=... too")
     if config.text is not None:
-        if not isinstance(assembly.config.task, DocumentTaskConfig):  # which reads single texts as well as pairs
-            check_paired(assembly, config.text_pair is not None)
-        return {"text": example_of(config.text, config.text_pair, reads_words(assembly))}
-    name, rows = config.split or "validation", config.rows or [0]
-    examples, n_rows = split_examples(assembly, name, config.cache, limited=True)
+        if not model.config.task.of_documents:  # which reads single texts as well as pairs
+            model.check_paired(config.text_pair is not None)
+        return {"text": model.example(config.text, config.text_pair)}
+    name = config.split or "validation"
+    rows = config.rows or [0]
+    examples, n_rows = split_examples(model, name, config.cache, limited=True)
     split = list(islice(examples, max(*rows, 0) + 1))
     for row in rows:
         if not 0 <= row < len(split):

@@ -1,5 +1,6 @@
-"""Fits a model: iterates over the loop's steps and decides what to log, score and keep, and when to stop; then
-scores it. A dry run takes some real steps of a run that is not started, and throws the weights away.
+"""Fits a model: iterates over the loop's steps and decides what to log, score and keep, and when to stop.
+
+A dry run takes some real steps of a run that is not started, and says what the whole run would take.
 """
 
 from __future__ import annotations
@@ -8,10 +9,9 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,57 +19,177 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from encoderlab.batch import Batch
 from encoderlab.errors import DataError, one_line
-from encoderlab.metrics.calibration import DEFAULT, LEAST_ROWS, fit_temperature
-from encoderlab.metrics.scores import PredictionScores, is_lower_better
-from encoderlab.metrics.texts import ClassificationScores
-from encoderlab.runs.assembly import Assembly
-from encoderlab.runs.folder import RunFolder
+from encoderlab.metrics.scores import is_lower_better
 from encoderlab.runs.journal import Journal, Progress, in_words
-from encoderlab.runs.task import build_task, resolve_thresholds
+from encoderlab.runs.model import Model
+from encoderlab.runs.run import Run
 from encoderlab.system.processes import Interrupted, deferred, stop_if_interrupted
-from encoderlab.tasks.config import ClassificationConfig, TaskConfig
-from encoderlab.tasks.texts import threshold_rule
 from encoderlab.training import checkpoint as checkpoints
-from encoderlab.training.batches import MicroBatches, Rows, StepsWithinMemory
-from encoderlab.training.config import Keep, horizon_of, seconds_of, steps_per_epoch, total_steps
+from encoderlab.training.batches import MicroBatches, Rows, training_batches
+from encoderlab.training.config import Keep, TrainingConfig, seconds_of, steps_per_epoch, total_steps
 from encoderlab.training.distribution import COMPILED, distribute, random_state, seed_dropout, set_random_states
-from encoderlab.training.loop import Learner
+from encoderlab.training.loop import Learner, Step, StepsWithinMemory, horizon_of
 from encoderlab.training.optimizer import build_optimizer
 
 if TYPE_CHECKING:
     from encoderlab.tasks.stream import StreamedRows
 
 CHECKPOINTS_KEPT = 2  # so that another is left if the newest is damaged
+WARM_UP = 3  # uncounted steps: they compile, allocate memory and fill caches
+TIMED = 30  # the most steps that are timed
+TIMED_SECONDS = 10.0
+SCORING = 1 / 3  # of the time that training takes for a row: the forward pass, without the backward pass
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
-    """How a fit ended: the step whose weights the model now has, why that one, and how fast it went."""
+class Result:
+    """How a fit ended: the step whose weights the model now has, why that one, how fast it went, and notes on it."""
 
     checkpoint: dict[str, Any]
     throughput: dict[str, float]
     notes: list[str]
 
 
-def fit(assembly: Assembly, rows: Mapping[str, Rows], folder: RunFolder) -> Fitted:
+def fit(model: Model, rows: Mapping[str, Rows], run: Run, micro_batches: MicroBatches) -> Result:
     """Train the model in place on the rows of `train`, and leave the best checkpoint's weights in it.
 
-    If `folder` holds checkpoints, training resumes from the newest intact one, as if it had never stopped. Otherwise
+    If the run has checkpoints, training resumes from the newest intact one, as if it had never stopped. Otherwise
     one is written before the first step, so that a folder that cannot hold it is known at once. The rows of
     `validation`, if any, choose the best checkpoint and stop early; without them the last one is kept. Raises
     TrainingError if a step is not finite, DataError if all checkpoints are damaged, and Interrupted, after
     saving a checkpoint, if a signal has come.
     """
-    fitting = _Fitting(assembly, rows, folder)
+    training = model.config.training
+    validation = rows.get("validation")
+    processes = model.processes
+
+    # Everything that the next step depends on: from the newest checkpoint, or as it is before the first step.
+    state = TrainState(model, rows["train"], micro_batches)
+    saved = _SavedSteps(run, state)
+    saved.resume()
+    saved.save()
+    progress = state.progress
+    trained = replace(model, network=state.distributed.model)  # of several processes, perhaps a shard
+    evaluate_every = training.evaluate_every or state.per_epoch
+
+    with _journal(model, run, state) as journal, deferred(), _without_collections():
+
+        def evaluate_and_save() -> None:
+            # The clock of training stands while the model is scored and written.
+            journal.pause()
+            if validation is not None:
+                _offer(trained, validation, progress, journal)
+            progress.evaluated = progress.step
+            saved.save()
+            journal.resume()
+
+        try:
+            # A run that was stopped between a step and its evaluation makes up for it.
+            if is_due(evaluate_every, progress) and progress.evaluated != progress.step:
+                evaluate_and_save()
+
+            for step in remaining_steps(state):
+                # One optimizer step has been taken. What happens between two of them, happens here.
+                progress.count(step)
+                journal.step(step)
+                stop_if_interrupted(processes)
+                if is_due(evaluate_every, progress):
+                    evaluate_and_save()
+                elif is_due(training.checkpoint_every, progress):
+                    journal.pause()
+                    saved.save()
+                    journal.resume()
+                if stops_early(training, progress):
+                    break
+
+            # The last step counts, wherever the evaluations fell.
+            if progress.evaluated != progress.step:
+                evaluate_and_save()
+        except Interrupted:
+            journal.pause()
+            saved.save()
+            raise
+
+    # The weights that the run is for.
+    checkpoint, notes = _keep_weights(model, run, state)
+    state.distributed.finish()
+    return Result(checkpoint, journal.throughput(), notes)
+
+
+def is_due(every: int | None, progress: Progress) -> bool:
+    """Return whether something that happens every so many steps (None: never) happens after the last step."""
+    return every is not None and progress.step > 0 and progress.step % every == 0
+
+
+def remaining_steps(state: TrainState) -> Iterator[Step]:
+    """Yield each step that a run still has to take, after it has been taken; none if it has already stopped early."""
+    if not stops_early(state.model.config.training, state.progress):
+        yield from state.steps.take(state.learner, state.horizon, state.progress.step)
+
+
+def _offer(model: Model, validation: Rows, progress: Progress, journal: Journal) -> None:
+    """Score the model on validation, and record whether it is the best so far."""
+    scores = model.evaluate(validation)
+    main_score = model.task.main_score
+    sign = -1.0 if is_lower_better(main_score) else 1.0
+    progress.offer(sign * scores.values[main_score], scores.values["loss"])
+    journal.evaluation("validation", scores, main_score)
+
+
+def stops_early(training: TrainingConfig, progress: Progress) -> bool:
+    """Return whether there have been as many evaluations without a better score as the settings allow."""
+    return training.patience is not None and progress.without_better >= training.patience
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Keep Python's garbage collection from visiting all the objects of a run every few steps."""
     gc.collect()
-    gc.freeze()  # or Python's garbage collection visits all these objects every few steps
+    gc.freeze()
     try:
-        with fitting.journal, deferred():
-            fitting.run()
+        yield
     finally:
         gc.unfreeze()
-    return fitting.finish()
+
+
+def _journal(model: Model, run: Run, state: TrainState) -> Journal:
+    """Return the journal of a run, which only the main process keeps."""
+    metrics = run.metrics_file if model.processes.is_main else Path(os.devnull)
+    events = run.events_folder if model.config.tensorboard and model.processes.is_main else None
+    return Journal(metrics, model.config.training.log_every, state.per_epoch, state.progress, events)
+
+
+def _keep_weights(model: Model, run: Run, state: TrainState) -> tuple[dict[str, Any], list[str]]:
+    """Put the best checkpoint's weights into the model, or leave the last ones; return which they are, and notes."""
+    training = model.config.training
+    progress = state.progress
+    notes = []
+    if stops_early(training, progress) and progress.step < progress.of:
+        evaluations = f"{progress.without_better} evaluations without a better score"
+        notes.append(f"Stopped early at step {progress.step:,} of {progress.of:,}: {evaluations}")
+    last = {"step": progress.step, "chosen_by": "last step", "chosen_on": None}
+    if training.keep is not Keep.best or not progress.best_step:
+        return last, notes
+    is_loaded = progress.best_step == progress.step or _load(model, run, state, progress.best_step)
+    if not is_loaded:
+        notes.append(f"The best checkpoint, of step {progress.best_step:,}, was damaged, so the last step is used")
+        print(f"encoderlab: {notes[-1]}", file=sys.stderr)
+        return last, notes
+    return {"step": progress.best_step, "chosen_by": model.task.main_score, "chosen_on": "validation"}, notes
+
+
+def _load(model: Model, run: Run, state: TrainState, step: int) -> bool:
+    """Put the weights of that step's checkpoint into the model; return False if it is missing or damaged."""
+    weights: dict[str, Tensor] = {}
+    if model.processes.is_main:
+        with suppress(DataError):
+            weights = checkpoints.read_weights(run.checkpoints_folder / f"step-{step}")
+    [is_intact] = model.processes.all_reduce_sum([bool(weights)])
+    if is_intact:
+        state.distributed.load(weights)
+    return bool(is_intact)
 
 
 class TrainState:
@@ -81,289 +201,192 @@ class TrainState:
     call the same methods in the same order.
     """
 
-    def __init__(self, assembly: Assembly, train: Rows) -> None:
-        training, self.processes = assembly.config.training, assembly.processes
+    def __init__(self, model: Model, train: Rows, micro_batches: MicroBatches) -> None:
+        config = model.config
+        training = config.training
+        self.model = model
+        self.processes = model.processes
         self.stream = cast("StreamedRows", train) if hasattr(train, "share_with") else None
         if self.stream is not None:
             self.stream.share_with(self.processes)
-        self.assembly, self.progress = assembly, Progress()
-        self.distributed = distribute(assembly.model, training, self.processes, assembly.compute.device)
+        self.progress = Progress()
+        self.distributed = distribute(model.network, training, self.processes, model.compute.device)
         self.learner = Learner(
             self.distributed.stepped,
             build_optimizer(self.distributed.model, training),
             training,
-            assembly.compute,
+            model.compute,
             processes=self.processes,
-            label_weights=assembly.label_weights,
+            label_weights=model.label_weights,
         )
-        compiled = assembly.compiled == COMPILED
+        compiled = model.compiled == COMPILED
         self.horizon = horizon_of(training, len(train), self.processes, compiled=compiled)
         self.per_epoch = steps_per_epoch(training, len(train))
-        micro_batches = assembly.micro_batches or MicroBatches(training.accumulate or 1, "as set")
-        self.steps = StepsWithinMemory(partial(assembly.training_batches, train), micro_batches, training.batch_size)
+
+        def batches(after: int, number: int) -> Iterator[list[Batch]]:
+            return training_batches(
+                train,
+                training,
+                config.seed,
+                model.tokenizer.pad_id,
+                model.compute.device,
+                micro_batches=number,
+                after=after,
+                processes=self.processes,
+            )
+
+        self.steps = StepsWithinMemory(batches, micro_batches, training.batch_size)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state, complete on the main process, as plain values. Raises as `NonFiniteGuard.read` does."""
         self.learner.guard.read()
-        return {
+        state = {
             "step": self.progress.step,
             "optimizer": self.distributed.optimizer_state(self.learner.optimizer),
             "progress": asdict(self.progress),
             "budget_spent": self.horizon.spent(),
             "micro_batches": asdict(self.steps.micro_batches),
-            "accumulate": self.assembly.config.training.accumulate,
-            "tokenizer": self.assembly.tokenizer.fingerprint,
-            "random_states": self.processes.gather(random_state(self.assembly.compute.device)) or [],
-            **({} if self.stream is None else {"stream": self.stream.position(self.progress.step)}),
+            "accumulate": self.model.config.training.accumulate,
+            "tokenizer": self.model.tokenizer.fingerprint,
+            "random_states": self.processes.gather(random_state(self.model.compute.device)) or [],
         }
+        if self.stream is not None:
+            state["stream"] = self.stream.position(self.progress.step)
+        return state
 
     def load_state_dict(self, state: dict[str, Any], weights: dict[str, Tensor]) -> None:
         """Continue from a `state_dict`, the same on all processes, and the main process's `weights`.
 
         Raises KeyError, TypeError, ValueError, AttributeError or RuntimeError if they are not those of this run.
         """
-        if state["tokenizer"] != self.assembly.tokenizer.fingerprint:
+        if state["tokenizer"] != self.model.tokenizer.fingerprint:
             raise ValueError("it belongs to another tokenizer")
         with self.processes.connection_watched():
             self.distributed.load(weights)
         self.distributed.load_optimizer_state(self.learner.optimizer, state["optimizer"])
         self.progress = Progress(**state["progress"])
         self.horizon.resume(state["budget_spent"])
-        if state["accumulate"] == self.assembly.config.training.accumulate:
+        if state["accumulate"] == self.model.config.training.accumulate:
             kept = MicroBatches(**state["micro_batches"])
             self.steps.micro_batches = replace(kept, open=kept.open and self.processes.size == 1)
         if self.stream is not None:
             self.stream.resume(state["stream"])
-        seed, device = self.assembly.config.seed, self.assembly.compute.device
-        set_random_states(state["random_states"], device, self.processes, seed, state["step"])
+        device = self.model.compute.device
+        set_random_states(state["random_states"], device, self.processes, self.model.config.seed, state["step"])
 
 
-class _Fitting:
-    """A run's steps, and what happens between them: logging, evaluation, checkpoints."""
+class _SavedSteps:
+    """The checkpoints of a run: written after some steps, and read once to resume."""
 
-    def __init__(self, assembly: Assembly, rows: Mapping[str, Rows], folder: RunFolder) -> None:
-        """Resume from the newest intact checkpoint, or write the first one, and open the journal.
+    def __init__(self, run: Run, state: TrainState) -> None:
+        self.folder = run.checkpoints_folder
+        self.state = state
+        self.last = -1  # the step of the newest checkpoint
 
-        Raises DataError if the checkpoint is not one of this run.
-        """
-        config, self.processes, self.checkpoints = assembly.config, assembly.processes, folder.checkpoints
-        self.training, self.validation, self.saved_at = config.training, rows.get("validation"), -1
-        self.state = TrainState(assembly, rows["train"])
-        self.assembly = replace(assembly, model=self.state.distributed.model)
-        self.evaluate_every = self.training.evaluate_every or self.state.per_epoch
-        if self.processes.is_main:
-            checkpoints.clear_unfinished(self.checkpoints)
-        checkpoint = self.processes.broadcast_from_main(lambda: checkpoints.newest_verified(self.checkpoints))
-        if checkpoint is not None:
-            state = self.processes.broadcast_from_main(lambda: checkpoints.read_state(checkpoint))
-            try:
-                weights = checkpoints.read_weights(checkpoint) if self.processes.is_main else {}
-                self.state.load_state_dict(state, weights)
-            except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-                reason = one_line(str(error))[:200]
-                raise DataError(f"The checkpoint {checkpoint} does not match the run's config: {reason}") from None
-            self.saved_at = self.state.progress.step
-        elif not self.processes.is_main:  # the main process draws what a single one would
-            seed_dropout(config.seed, 0, self.processes)
-        self.progress = self.state.progress
-        self.save()
-        metrics = folder.metrics if self.processes.is_main else Path(os.devnull)
-        events = folder.events if config.tensorboard and self.processes.is_main else None
-        self.journal = Journal(metrics, self.training.log_every, self.state.per_epoch, self.progress, events)
-
-    def run(self) -> None:
-        """Take all remaining steps, with what belongs between them; if a signal has come, save a checkpoint."""
-        progress, state = self.progress, self.state
-        if self._is_due(self.evaluate_every) and progress.evaluated != progress.step:  # stopped before the evaluation
-            self._evaluate_and_save(evaluate=True)
-        steps = state.steps.take(state.learner, state.horizon, progress.step)
+    def resume(self) -> None:
+        """Load the newest intact checkpoint, if there is one. Raises DataError if it is not one of this run."""
+        processes = self.state.processes
+        if processes.is_main:
+            checkpoints.clear_unfinished(self.folder)
+        checkpoint = processes.broadcast_from_main(lambda: checkpoints.newest_verified(self.folder))
+        if checkpoint is None:
+            if not processes.is_main:  # the main process draws what a single one would
+                seed_dropout(self.state.model.config.seed, 0, processes)
+            return
+        state = processes.broadcast_from_main(lambda: checkpoints.read_state(checkpoint))
         try:
-            for step in () if self.stopped_early else steps:
-                progress.count(step)
-                self.journal.step(step)
-                stop_if_interrupted(self.processes)
-                evaluate = self._is_due(self.evaluate_every)
-                if evaluate or self._is_due(self.training.checkpoint_every):
-                    self._evaluate_and_save(evaluate=evaluate)
-                if self.stopped_early:
-                    break
-            if progress.evaluated != progress.step:
-                self._evaluate_and_save(evaluate=True)
-        except Interrupted:
-            self.journal.pause()
-            self.save()
-            raise
-
-    @property
-    def stopped_early(self) -> bool:
-        """Return whether there have been as many evaluations without a better score as the settings allow."""
-        return self.training.patience is not None and self.progress.since >= self.training.patience
-
-    def _is_due(self, every: int | None) -> bool:
-        return every is not None and self.progress.step > 0 and self.progress.step % every == 0
-
-    def _evaluate_and_save(self, *, evaluate: bool) -> None:
-        """Stop the training clock to `evaluate` on validation, if there is any, and to save a checkpoint."""
-        self.journal.pause()
-        if evaluate and self.validation is not None:
-            scores, main_score = self.assembly.evaluate(self.validation), self.assembly.task.main_score
-            sign = -1.0 if is_lower_better(main_score) else 1.0
-            self.progress.offer(sign * scores.values[main_score], scores.values["loss"])
-            self.journal.evaluation("validation", scores, main_score)
-        if evaluate:
-            self.progress.evaluated = self.progress.step
-        self.save()
-        self.journal.resume()
+            weights = checkpoints.read_weights(checkpoint) if processes.is_main else {}
+            self.state.load_state_dict(state, weights)
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            reason = one_line(str(error))[:200]
+            raise DataError(f"The checkpoint {checkpoint} does not match the run's config: {reason}") from None
+        self.last = self.state.progress.step
 
     def save(self) -> None:
         """Write a checkpoint, and delete those no longer needed.
 
         If this step has one already, written before it was evaluated, that stays: a resumed run evaluates again.
         """
-        if self.saved_at == self.progress.step:
+        progress = self.state.progress
+        if self.last == progress.step:
             return
-        state, weights = self.state.state_dict(), self.state.distributed.weights()
-        if self.processes.is_main:
-            checkpoints.save_checkpoint(self.checkpoints, self.progress.step, weights, state)
-            checkpoints.prune(self.checkpoints, newest=CHECKPOINTS_KEPT, keep={self.progress.best_step} - {0})
-        self.saved_at = self.progress.step
-
-    def finish(self) -> Fitted:
-        """Put the best checkpoint's weights into the model, or leave the last ones, and say why."""
-        best, last, notes = self.progress.best_step, self.progress.step, []
-        if self.stopped_early and last < self.progress.of:
-            evaluations = f"{self.progress.since} evaluations without a better score"
-            notes.append(f"Stopped early at step {last:,} of {self.progress.of:,}: {evaluations}")
-        checkpoint = {"step": last, "chosen_by": "last step", "chosen_on": None}
-        if self.training.keep is Keep.best and best:
-            if best == last or self._load(best):
-                checkpoint = {"step": best, "chosen_by": self.assembly.task.main_score, "chosen_on": "validation"}
-            else:
-                notes.append(f"The best checkpoint, of step {best:,}, was damaged, so the last step is used")
-                print(f"encoderlab: {notes[-1]}", file=sys.stderr)
-        self.state.distributed.finish()
-        return Fitted(checkpoint, self.journal.throughput(), notes)
-
-    def _load(self, step: int) -> bool:
-        """Put the weights of that step's checkpoint into the model; return False if it is missing or damaged."""
-        weights: dict[str, Tensor] = {}
-        if self.processes.is_main:
-            with suppress(DataError):
-                weights = checkpoints.read_weights(self.checkpoints / f"step-{step}")
-        [is_intact] = self.processes.all_reduce_sum([bool(weights)])
-        if is_intact:
-            self.state.distributed.load(weights)
-        return bool(is_intact)
+        state = self.state.state_dict()
+        weights = self.state.distributed.weights()
+        if self.state.processes.is_main:
+            checkpoints.save_checkpoint(self.folder, progress.step, weights, state)
+            checkpoints.prune(self.folder, newest=CHECKPOINTS_KEPT, keep={progress.best_step} - {0})
+        self.last = progress.step
 
 
-def threshold_notes(task: TaskConfig, scores: Mapping[str, PredictionScores]) -> list[str]:
-    """Return notes on the threshold that `task` asks for: how it was fitted, which precision it missed."""
-    if not isinstance(task, ClassificationConfig) or not isinstance(task.threshold, str):
-        return []
-    held_out = scores.get("validation")
-    if not isinstance(held_out, ClassificationScores) or held_out.threshold is None:
-        return [f"There is no validation split to fit task.threshold={task.threshold} on, so it is {DEFAULT}"]
-    label, rule = held_out.positive_label, threshold_rule(task)
-    fitted = f"{held_out.threshold:.3f}, was fitted on validation (task.threshold={task.threshold})"
-    notes, reached = [f"The threshold of {label!r}, {fitted}"], held_out.per_class[str(label)]["precision"]
-    if rule is not None and rule.precision is not None and reached < rule.precision:
-        missed = f"a precision of {rule.precision:g} on validation: the best has {reached:.3f}"
-        notes.append(f"No threshold gives {label!r} {missed}")
-    return notes
-
-
-def score_splits(assembly: Assembly, rows: Mapping[str, Rows]) -> tuple[Assembly, dict[str, PredictionScores]]:
-    """Return the scores of every split but `train`, and the assembly with what was fitted on validation: thresholds,
-    and, for a classifier, the temperature, by which the head's weights are divided.
-
-    They apply to the other splits and to the saved model. Without validation thresholds are 0.5; a task without
-    thresholds stays as it is.
-    """
-    held_out = cast("PredictionScores", assembly.evaluate(rows["validation"])) if "validation" in rows else None
-    temperature = _calibrate(assembly, held_out)
-    if temperature is not None:
-        held_out = cast("PredictionScores", assembly.evaluate(rows["validation"]))
-    settings = resolve_thresholds(assembly.config.task, assembly.task.labels, held_out)
-    task = build_task(settings, assembly.tokenizer, assembly.task.labels, assembly.task.max_length)
-    assembly = replace(assembly, task=task, config=replace(assembly.config, task=settings))
-    scores = {} if held_out is None else {"validation": held_out}
-    for name in [name for name in rows if name not in ("train", "validation")]:
-        scores[name] = cast("PredictionScores", assembly.evaluate(rows[name]))
-    if temperature is not None:
-        scores = {name: replace(one, temperature=temperature) for name, one in scores.items()}
-    return assembly, scores
-
-
-def _calibrate(assembly: Assembly, held_out: PredictionScores | None) -> float | None:
-    """Divide the weights of a head for classes by the temperature that fits the `held_out` scores, and return it.
-
-    The logits are divided by it too, so that probabilities are calibrated wherever the model is read, and no prediction
-    without a threshold changes. None, and the weights stay, if there are no such scores, too few rows, or no
-    temperature fits.
-    """
-    if not isinstance(held_out, ClassificationScores) or held_out.probabilities is None or held_out.n < LEAST_ROWS:
-        return None
-    temperature, head = fit_temperature(held_out.probabilities, held_out.labels), assembly.model.sequence_head
-    if temperature is None or head is None:
-        return None
-    with torch.no_grad():
-        for parameter in head.parameters():
-            parameter /= temperature
-    return temperature
-
-
-WARM_UP = 3  # uncounted steps: they compile, allocate memory and fill caches
-TIMED, TIMED_SECONDS = 30, 10.0  # most steps that are timed, within this many seconds
-SCORING = 1 / 3  # of the time that training takes for a row: the forward pass, without the backward pass
-
-
-def dry_run(assembly: Assembly, rows: Mapping[str, Rows], command: str) -> None:
+def dry_run(model: Model, rows: Mapping[str, Rows], micro_batches: MicroBatches, command: str) -> None:
     """Take the first steps of the run, and print what the whole run would take.
 
     `rows` are those of `train` and of the splits that are scored. The model's weights are changed. All processes of a
     run call it. Raises MemoryTooSmallError and TrainingError as a run does.
     """
-    config, training, model = assembly.config, assembly.config.training, assembly.model
-    per_step, n_rows = _seconds_per_step(assembly, rows["train"]), len(rows["train"])
+    config = model.config
+    training = config.training
+    network = model.network
+
+    # How long one step takes here.
+    per_step = _seconds_per_step(model, rows["train"], micro_batches)
+
+    # How many steps and evaluations there would be, and how long they would take together.
+    n_rows = len(rows["train"])
+    per_epoch = steps_per_epoch(training, n_rows)
     budget = None if training.budget is None else seconds_of(training.budget)
     steps = total_steps(training, n_rows) if budget is None else max(int(budget / per_step), 1)
-    per_epoch = steps_per_epoch(training, n_rows)
-    evaluations = -(-steps // (training.evaluate_every or per_epoch)) if "validation" in rows else 0
-    scored = evaluations * len(rows.get("validation", ())) + sum(map(len, rows.values())) - n_rows
+    evaluations = 0
+    if "validation" in rows:
+        evaluations = -(-steps // (training.evaluate_every or per_epoch))
+    scored = evaluations * len(rows.get("validation", ()))
+    scored += sum(len(of_split) for name, of_split in rows.items() if name != "train")
     scoring = SCORING * scored * per_step / min(training.batch_size, n_rows)
     total = steps * per_step + scoring if budget is None else budget
-    frozen = sum(weight.numel() for weight in model.parameters() if not weight.requires_grad)
-    parts = ", ".join(f"{part} {n:,}" for part, n in model.parameters_by_part().items())
-    within = f" within training.budget={training.budget}" if budget else ""
-    peak = 0
-    if assembly.compute.device.type == "cuda":
-        peak = torch.cuda.max_memory_allocated(assembly.compute.device)
-    elif sys.platform != "win32":
-        import resource  # which Windows lacks
 
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    # What people read of it.
+    frozen = sum(weight.numel() for weight in network.parameters() if not weight.requires_grad)
+    parts = ", ".join(f"{part} {n:,}" for part, n in network.parameters_by_part().items())
+    within = f" within training.budget={training.budget}" if budget else ""
+    peak = _peak_memory(model.compute.device)
     lines = {
         f"{command} {config.task.name}, seed {config.seed}": "dry run: only the cache is written",
-        "Parameters": f"{model.n_parameters:,} ({parts}){f'; {frozen:,} frozen' if frozen else ''}",
-        "Choices": "; ".join(assembly.choices),
-        "Rows": ", ".join(f"{len(part):,} {name}" for name, part in rows.items()),
+        "Parameters": f"{network.n_parameters:,} ({parts}){f'; {frozen:,} frozen' if frozen else ''}",
+        "Choices": "; ".join([*model.choices, str(micro_batches)]),
+        "Rows": ", ".join(f"{len(of_split):,} {name}" for name, of_split in rows.items()),
         "Steps": f"{'about ' if budget else ''}{steps:,}{within} of {training.batch_size} rows "
         f"({steps / per_epoch:,.2f} epochs of {per_epoch:,}), {evaluations:,} evaluation{'s' * (evaluations != 1)}",
-        **({"Memory": f"{peak / 2**30:.1f} GiB at most so far"} if peak else {}),
-        "Time": f"about {in_words(total)} at {in_words(per_step)} a step on this machine at its present load, besides "
-        "reading and tokenising, baselines and the report",
     }
+    if peak:
+        lines["Memory"] = f"{peak / 2**30:.1f} GiB at most so far"
+    lines["Time"] = (
+        f"about {in_words(total)} at {in_words(per_step)} a step on this machine at its present load, besides reading "
+        "and tokenising, baselines and the report"
+    )
     print(*(f"{name}: {words}" for name, words in lines.items()), sep="\n")
 
 
-def _seconds_per_step(assembly: Assembly, train: Rows) -> float:
+def _peak_memory(device: torch.device) -> int:
+    """Return the most bytes that this process has used, of the GPU's memory or of the machine's; 0 if unknown."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if sys.platform == "win32":
+        return 0
+    import resource  # which Windows lacks
+
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _seconds_per_step(model: Model, train: Rows, micro_batches: MicroBatches) -> float:
     """Take the run's first steps; return the mean time of one."""
-    state, times = TrainState(assembly, train), [time.perf_counter()]
+    state = TrainState(model, train, micro_batches)
+    times = [time.perf_counter()]
     for step in state.steps.take(state.learner, state.horizon):
         step.numbers()  # waits for the device
         times.append(time.perf_counter())
         timed = times[WARM_UP:]
         enough = len(timed) > TIMED or (len(timed) > 1 and timed[-1] - timed[0] > TIMED_SECONDS)
-        if assembly.processes.broadcast_from_main(lambda enough=enough: enough):
+        if model.processes.broadcast_from_main(lambda enough=enough: enough):
             break
     return float(np.diff(times)[min(WARM_UP, len(times) - 2) :].mean())

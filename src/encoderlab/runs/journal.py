@@ -27,8 +27,8 @@ class Progress:
     """How far a run has come, as its checkpoints keep it.
 
     `step` is the last step taken, `of` how many, and `evaluated` the step of the last evaluation. The best evaluation
-    had `best_score` and `best_loss` at `best_step`; `since` counts those after the first one with this score. The
-    totals are of training only: `seconds`, `examples`, real `tokens`, and tokens with padding.
+    had `best_score` and `best_loss` at `best_step`; `without_better` counts those after the first one with this score.
+    The totals are of training only: `seconds`, `examples`, real `tokens`, and tokens with padding.
     """
 
     step: int = 0
@@ -37,7 +37,7 @@ class Progress:
     best_score: float = -math.inf
     best_loss: float = math.inf
     best_step: int = 0
-    since: int = 0
+    without_better: int = 0
     seconds: float = 0.0
     examples: int = 0
     tokens: int = 0
@@ -54,7 +54,7 @@ class Progress:
         """Record the evaluation after the last step. Ties in the score go to the lower loss, and ties in both to the
         earlier one; a tie is no better score for patience.
         """
-        self.since = 0 if score > self.best_score else self.since + 1
+        self.without_better = 0 if score > self.best_score else self.without_better + 1
         if (score, -loss) > (self.best_score, -self.best_loss):
             self.best_score, self.best_loss, self.best_step = score, loss, self.step
 

@@ -20,7 +20,7 @@ import yaml
 
 from encoderlab.config.commands import Tracking
 from encoderlab.errors import SettingError, UserError
-from encoderlab.runs.folder import RunFolder
+from encoderlab.runs.run import Run
 from encoderlab.settings import flat_settings
 
 PROJECT = "encoderlab"  # an MLflow experiment, or a project of Weights & Biases
@@ -47,22 +47,21 @@ class Record:
     files: list[Path]
 
 
-def track(folder: RunFolder, tracking: Tracking) -> None:
+def track(run: Run, tracking: Tracking) -> None:
     """Hand a finished run to the tracker. Raises UserError with the tracker's own words if it fails."""
-    settings = yaml.safe_load(folder.config.read_text(encoding="utf-8"))
-    report = json.loads(folder.report.read_text(encoding="utf-8"))
+    settings = yaml.safe_load(run.config_file.read_text(encoding="utf-8"))
     record = Record(
-        folder.root.name,
+        run.folder.name,
         {name: str(value)[:LONGEST_VALUE] for name, value in flat_settings(settings)},
-        list(_curves(folder)),
-        dict(_scores(report)),
-        [path for path in (folder.report, folder.page) if path.is_file()],
+        list(_curves(run)),
+        dict(_scores(run.report)),
+        [path for path in (run.report_file, run.page_file) if path.is_file()],
     )
     send = _to_mlflow if tracking is Tracking.mlflow else _to_wandb
     try:
         send(record)
     except Exception as error:  # of a library that is not ours, a server, a disk
-        wrong = f"The run in {folder.root} is finished, but {tracking.name} did not take it: {error}"
+        wrong = f"The run in {run.folder} is finished, but {tracking.name} did not take it: {error}"
         raise UserError(wrong) from None
 
 
@@ -97,11 +96,11 @@ def _to_wandb(record: Record) -> None:
     run.finish()
 
 
-def _curves(folder: RunFolder) -> Iterator[tuple[int, dict[str, float]]]:
+def _curves(run: Run) -> Iterator[tuple[int, dict[str, float]]]:
     """Yield the numbers of each line of the journal with its step; a cross-validation has no journal of its own."""
-    if not folder.metrics.is_file():
+    if not run.metrics_file.is_file():
         return
-    for text in folder.metrics.read_text(encoding="utf-8").splitlines():
+    for text in run.metrics_file.read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
         part = line.get("split", "train")
         yield line["step"], {f"{part}/{name}": value for name, value in line.items() if _is_number(name, value)}

@@ -35,8 +35,8 @@ from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.blocks import Items, Table, show
 from encoderlab.reports.comparison import build_comparison, show_comparison, write_comparison
 from encoderlab.reports.finished_runs import finished_runs
-from encoderlab.runs.folder import JOURNAL, FolderInUseError, RunFolder, is_sweep, runs_in
-from encoderlab.runs.records import ONLY_PLACES
+from encoderlab.runs.resume import ONLY_PLACES
+from encoderlab.runs.run import JOURNAL, FolderInUseError, Run, is_sweep, runs_in
 from encoderlab.system.device import available_cores
 from encoderlab.system.files import atomic_write_text
 from encoderlab.system.processes import Interrupted, deferred, signals_handled
@@ -131,7 +131,7 @@ def _finish(jobs: Jobs, *, compared: bool) -> None:
             with suppress(OSError):  # they hold something else
                 MULTIRUN.rmdir()
                 MULTIRUN.parent.rmdir()
-    if compared and jobs.command in COMPARED and any(RunFolder(run).finished for run in runs):
+    if compared and jobs.command in COMPARED and any(Run(run).finished for run in runs):
         try:
             comparison = build_comparison(finished_runs(runs)[0])
             show_comparison(comparison, write_comparison(jobs.root, comparison))
@@ -176,7 +176,7 @@ class Jobs:
 
     def run(
         self, settings: Any, overrides: Sequence[str], name: str, shown: str, *, logged: bool = False
-    ) -> RunFolder | None:
+    ) -> Run | None:
         """Run the command, or skip or resume it if the folder of this name holds its run; return its run folder.
 
         A line, which begins with what is `shown` of the job, says how it ended. What a run prints besides is in its
@@ -185,11 +185,11 @@ class Jobs:
         """
         folder = None
         if hasattr(settings, "run_dir") and not self.dry:
-            folder = RunFolder(Path(settings.run_dir or self.root / name))
+            folder = Run(Path(settings.run_dir or self.root / name))
             if folder.finished:
-                say(f"{shown}: finished before: {folder.root}")
+                say(f"{shown}: finished before: {folder.folder}")
                 return folder
-            settings = replace(settings, run_dir=str(folder.root))
+            settings = replace(settings, run_dir=str(folder.folder))
             if getattr(settings, "resume", "") is None:
                 settings = replace(settings, resume="auto")
         logged = logged or (folder is not None and self.command in COMPARED)
@@ -206,7 +206,7 @@ class Jobs:
             traceback.print_exception(error)
             raise UserError(f"{shown} failed: {type(error).__name__}: {error}") from None
         if folder is not None and logged:
-            say(f"{shown}: {_outcome(folder)}, {time.monotonic() - started:.0f} s: {folder.root}")
+            say(f"{shown}: {_outcome(folder)}, {time.monotonic() - started:.0f} s: {folder.folder}")
         return folder
 
     @contextmanager
@@ -218,9 +218,9 @@ class Jobs:
             yield
 
 
-def _outcome(folder: RunFolder) -> str:
+def _outcome(folder: Run) -> str:
     """Return the main score of a finished run in words, such as "accuracy 0.912 on test"."""
-    report = json.loads(folder.report.read_text(encoding="utf-8"))
+    report = json.loads(folder.report_file.read_text(encoding="utf-8"))
     splits = report.get("splits", {})
     name = report.get("main_figure")
     for split in ("test", SPLIT, *splits):
@@ -368,13 +368,13 @@ def _run(study: Study, trial: FrozenTrial, line: CommandLine, jobs: Jobs) -> Non
     study.tell(trial.number, score, state=TrialState.FAIL if score is None else None, skip_if_finished=True)
 
 
-def score_of(folder: RunFolder) -> float | None:
+def score_of(folder: Run) -> float | None:
     """Return the main score of a finished run on validation, an error (as MAE) with a minus; None if it is no finite
     number.
 
     Raises SettingError if validation was not scored.
     """
-    report = json.loads(folder.report.read_text(encoding="utf-8"))
+    report = json.loads(folder.report_file.read_text(encoding="utf-8"))
     if SPLIT not in report["splits"]:
         wrong = "A search needs validation rows to score trials"
         raise SettingError(wrong, remedy="Hold some out with dataset.validation_fraction=0.1")

@@ -1,26 +1,91 @@
-"""Tasks on documents: masked tokens and next sentences (Devlin et al. 2019, section 3.1), or a teacher's vectors."""
+"""Pretraining: masked tokens and next sentences (Devlin et al. 2019, section 3.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction, TeacherOutputs
-from encoderlab.data.examples import Example
-from encoderlab.data.tokenizers import Tokenizer
-from encoderlab.errors import DataError
-from encoderlab.metrics.pretraining import PretrainingMetrics, TeacherVectorsMetrics
-from encoderlab.tasks.config import PretrainingConfig, SecondSentence, TeacherVectorsConfig
-from encoderlab.tasks.task import RowPrediction, Task
-from encoderlab.tasks.texts import INSTEAD, Encoding
+from encoderlab.errors import DataError, SettingError
+from encoderlab.model.config import HeadSizes
+from encoderlab.settings import setting
+from encoderlab.tasks.task import INSTEAD, RowPrediction, Task, TaskConfig
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from encoderlab.batch import Batch, Prediction
+    from encoderlab.data.tokenizers import Tokenizer
+    from encoderlab.metrics.pretraining import PretrainingMetrics
 
 PAIR_LABELS = ["follows", "random"]  # in the order of BERT's code: 0 means that the second text follows
 _CHOICE, _KIND, _REPLACEMENT = range(3)  # the purposes of random numbers
 _BITS = 24  # of each random number: as many as a float32 holds
+
+
+class SecondSentence(Enum):
+    """What to predict for a pair: whether the second text follows the first (BERT), or no pairs at all."""
+
+    next = "next"
+    none = "none"
+
+
+@dataclass
+class DocumentTaskConfig(TaskConfig):
+    """A task learned from documents, without labels."""
+
+    of_documents: ClassVar[bool] = True
+
+    min_characters: int = setting(50, "Shorter paragraphs are skipped.", least=0)
+    min_sentences: int = setting(3, "Paragraphs of fewer sentences are skipped.", least=1)
+    language: str | None = setting(
+        None, "Language of the sentence splitter, such as german (NLTK's punkt_tab); null: the dataset's."
+    )
+    row_length: int | None = setting(
+        None, "Most tokens in a row, with special tokens; null: model.max_length.", least=8, most=1048576
+    )
+
+    @property
+    def paired(self) -> bool:
+        """Return whether a row is a pair of texts."""
+        return False
+
+
+@dataclass
+class PretrainingConfig(DocumentTaskConfig):
+    """Masked tokens, and whether one text follows another."""
+
+    command: ClassVar[str] = "pretrain"
+
+    second_sentence: SecondSentence = setting(
+        SecondSentence.next, "next (does it follow?) or none (masked tokens only)."
+    )
+    mlm_probability: float = setting(0.15, "Share of the ordinary tokens to predict.", above=0, below=1)
+    mask_replace_prob: float = setting(
+        0.8, "Share of the predicted tokens that the mask token replaces.", least=0, most=1
+    )
+    random_replace_prob: float = setting(
+        0.1, "Share of the predicted tokens that a random token replaces; the rest stay unchanged.", least=0, most=1
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.mask_replace_prob + self.random_replace_prob > 1:
+            raise SettingError("task.mask_replace_prob plus task.random_replace_prob is more than 1")
+
+    def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Pretraining:
+        return Pretraining(self, tokenizer, max_length)
+
+    @property
+    def paired(self) -> bool:
+        return self.second_sentence is SecondSentence.next
+
+    def main_score_of(self, labels: Sequence[str]) -> str:
+        return "mlm_accuracy"
 
 
 class Pretraining(Task):
@@ -34,24 +99,27 @@ class Pretraining(Task):
     Raises DataError if the tokenizer has no mask token.
     """
 
-    def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
-        labels = PAIR_LABELS if config.second_sentence is SecondSentence.next else []
-        super().__init__(tokenizer, labels, max_length, "mlm_accuracy")
+    config: PretrainingConfig
+
+    def __init__(self, config: PretrainingConfig, tokenizer: Tokenizer, max_length: int) -> None:
+        import torch
+
+        labels = PAIR_LABELS if config.paired else []
+        super().__init__(config, tokenizer, labels, max_length, config.main_score_of(labels))
         if tokenizer.mask_id is None:
             remedy = "Set tokenizer=wordpiece, or tokenizer=bert_base_uncased"
             raise DataError("The tokenizer has no mask token", remedy=remedy)
-        self.config, self.mask_id = config, tokenizer.mask_id
+        self.mask_id = tokenizer.mask_id
         self.heads = HeadSizes(sequence_classes=len(self.labels) or None, vocabulary=True)
-        self.is_ordinary = np.array([one is not None for one in tokenizer.pieces(range(tokenizer.vocabulary_size))])
+        pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
+        self.is_ordinary = np.array([piece is not None for piece in pieces])
         self.is_ordinary[list(tokenizer.special_ids)] = False
         ordinary = torch.from_numpy(np.flatnonzero(self.is_ordinary))
         self._tables = {torch.device("cpu"): (ordinary, torch.from_numpy(self.is_ordinary))}
 
-    def encode(self, examples: Sequence[Example]) -> list[Encoded]:
-        """Return new texts or pairs as sequences without masks; the rows of a run come from `tasks.sentence_rows`."""
-        return [replace(one, token_labels={}) for one in super().encode(examples)]
-
     def metrics(self) -> PretrainingMetrics:
+        from encoderlab.metrics.pretraining import PretrainingMetrics
+
         return PretrainingMetrics(self.config.second_sentence.value if self.labels else None)
 
     def predictions(self, prediction: Prediction, batch: Batch) -> list[RowPrediction]:
@@ -67,7 +135,10 @@ class Pretraining(Task):
         It is masked on its device without waiting for it, as `n_targets` says how many targets there are. For MPS it is
         masked on the CPU: up to PyTorch 2.12, sorting 64-bit integers loses bits there.
         """
-        ids, device = batch.input_ids, batch.input_ids.device
+        import torch
+
+        ids = batch.input_ids
+        device = ids.device
         if device.type == "mps":
             return self.with_targets(batch.to(torch.device("cpu")), key).to(device)
         assert batch.n_targets is not None, "see `count_targets`"
@@ -85,6 +156,8 @@ class Pretraining(Task):
 
     def count_targets(self, flat: np.ndarray, lengths: np.ndarray) -> int:
         """Return how many tokens will be predicted in the sequences, none empty, that follow one another in `flat`."""
+        import torch
+
         ordinary = np.add.reduceat(self.is_ordinary[flat], np.cumsum(lengths) - lengths, dtype=np.int64)
         return int(self._n_targets(torch.from_numpy(ordinary)).sum())
 
@@ -93,6 +166,8 @@ class Pretraining(Task):
 
         In each row they are `mlm_probability` of the ordinary tokens, rounded, and at least one if there is any.
         """
+        import torch
+
         ordinary = self._tables_on(ids.device)[1][ids]
         n_targets = self._n_targets(ordinary.sum(1, keepdim=True))
         # the order of selection within each row: ties go to the first token, and other tokens than ordinary come last
@@ -114,40 +189,6 @@ class Pretraining(Task):
             ordinary, is_ordinary = self._tables[torch.device("cpu")]
             self._tables[device] = ordinary.to(device), is_ordinary.to(device)
         return self._tables[device]
-
-
-class TeacherVectors(Encoding):
-    """Learns the teacher's vector of every token and, as their mean, of the whole text."""
-
-    # Returns the vectors for a batch. It is set before rows are read; without one, the task only reads texts.
-    teacher: Callable[[Batch], TeacherOutputs] | None = None
-
-    def __init__(
-        self, config: TeacherVectorsConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int
-    ) -> None:
-        super().__init__(config, tokenizer, labels, max_length)
-        self.config, self.main_score = config, "sequence_cosine"
-        self.heads = HeadSizes(teacher_width=config.teacher_width)
-        self.is_ordinary = np.ones(tokenizer.vocabulary_size, dtype=bool)
-        self.is_ordinary[list(tokenizer.special_ids)] = False
-
-    def count_targets(self, flat: np.ndarray, lengths: np.ndarray) -> int:
-        return len(flat)
-
-    def with_targets(self, batch: Batch, key: int) -> Batch:
-        """Return `batch` with the teacher's vectors. Raises DataError if there is no teacher."""
-        if self.teacher is None:
-            wrong = f"{self.name} was distilled from a teacher's vectors and cannot be scored without the teacher"
-            raise DataError(wrong, remedy=INSTEAD)
-        real = torch.ones_like(batch.input_ids) if batch.attention_mask is None else batch.attention_mask
-        batch = replace(batch, target_positions=torch.nonzero_static(real.flatten(), size=batch.n_tokens).flatten())
-        return replace(batch, teacher=self.teacher(batch))
-
-    def metrics(self) -> TeacherVectorsMetrics:
-        return TeacherVectorsMetrics()
-
-
-DocumentTask = Pretraining | TeacherVectors  # whose rows are made of sentences
 
 
 def uniform(key: int, purpose: int, rows: Tensor, positions: Tensor) -> Tensor:

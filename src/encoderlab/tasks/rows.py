@@ -1,4 +1,4 @@
-"""The rows a run reads: examples are encoded into a token store once, and gathered into batches by vectorised reads.
+"""The rows a run reads: texts from a token store with their targets, gathered into batches by vectorised reads.
 
 `rows.epoch(seed, epoch)` returns the rows of an epoch: their lengths, and batches of them, prepared on their device.
 Those of examples are the same every epoch; those of documents are drawn (`tasks.sentence_rows`).
@@ -6,65 +6,72 @@ Those of examples are the same every epoch; those of documents are drawn (`tasks
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
-from encoderlab.batch import Batch, Encoded, HeadSizes, TeacherOutputs
-from encoderlab.data.token_store import Block, TokenStore, as_blocks, id_type, memory_store
-
-UNKNOWN = -1  # how the store writes an unknown target; for numbers it is NaN
-LABEL_TYPES = {"label": "int32", "label_set": "int8", "number": "float32"}
-
-
-def hold_encoded(encoded: Iterable[Encoded], vocabulary_size: int, heads: HeadSizes) -> ExampleRows:
-    """Return the rows of encoded examples, in memory."""
-    return ExampleRows(memory_store(*in_columns(encoded, vocabulary_size, heads)))
+from encoderlab.batch import Batch, TeacherOutputs
+from encoderlab.data.token_store import Column, TokenStore
+from encoderlab.data.tokens import joined, lengths_of
+from encoderlab.tasks.sequences import SequenceFormat
 
 
-def concatenated(parts: Sequence[ExampleRows]) -> ExampleRows:
-    """Return the rows of all parts, one part after another, in memory."""
-    types = {name: column.values.dtype.str for name, column in parts[0].store.columns.items()}
-    blocks = [{name: (one.values, one.lengths()) for name, one in part.store.columns.items()} for part in parts]
-    return ExampleRows(memory_store(types, blocks))
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The targets of rows: `of_rows`, a class id int64 or a number float32 for each, [rows]; or `of_parts`, the label
+    ids of each row's words, or of the labels that it has.
 
+    `known` says which rows have a target: bool [rows]. `n_labels` is how many labels a set is taken from (0: the
+    targets are no sets).
+    """
 
-def in_columns(
-    encoded: Iterable[Encoded], vocabulary_size: int, heads: HeadSizes
-) -> tuple[dict[str, str], Iterator[Block]]:
-    """Return encoded examples, with the targets of `heads`, as a store's columns (name: dtype) and their numbers."""
-    types = {"input_ids": id_type(vocabulary_size), "first_length": "uint32", "truncated": "uint8"}
-    if heads.predicts_tokens:
-        types |= {"target_positions": "uint32", "token_labels": "int32"}
-    else:
-        types |= {"label": LABEL_TYPES[heads.sequence_target]}
-        types |= {} if heads.window_pooling is None else {"windows": "uint32"}
-    unknown = math.nan if heads.sequence_target == "number" else UNKNOWN
+    known: np.ndarray
+    of_rows: np.ndarray | None = None
+    of_parts: Column | None = None
+    n_labels: int = 0
 
-    def columns(example: Encoded) -> Mapping[str, Sequence[float]]:
-        label, tokens = unknown if example.label is None else example.label, example.token_labels or {}
-        return {
-            "input_ids": example.input_ids,
-            "first_length": (example.token_type_ids.count(0),),
-            "truncated": (example.truncated,),
-            "windows": (len(example.window_starts) or 1,),
-            "label": label if isinstance(label, tuple) else (label,),
-            "target_positions": list(tokens),
-            "token_labels": [UNKNOWN if label is None else label for label in tokens.values()],
-        }
+    def tensor(self, rows: np.ndarray) -> torch.Tensor | None:
+        """Return the targets of whole `rows` as a batch has them; None if any is unknown: it has all or none."""
+        if not self.known[rows].all():
+            return None
+        if self.of_rows is not None:
+            return torch.from_numpy(self.of_rows[rows])
+        assert self.of_parts is not None
+        ids, counts = self.of_parts.gather(rows)
+        sets = np.zeros((len(rows), self.n_labels), np.float32)
+        sets[np.repeat(np.arange(len(rows)), counts), ids] = 1
+        return torch.from_numpy(sets)
 
-    return types, as_blocks(map(columns, encoded), types)
+    def followed_by(self, other: Targets) -> Targets:
+        """Return these targets and then those of `other`."""
+        of_rows = None
+        of_parts = None
+        if self.of_rows is not None and other.of_rows is not None:
+            of_rows = np.concatenate([self.of_rows, other.of_rows])
+        if self.of_parts is not None and other.of_parts is not None:
+            offsets = [self.of_parts.offsets, other.of_parts.offsets[1:] + self.of_parts.offsets[-1]]
+            values = np.concatenate([self.of_parts.values, other.of_parts.values])
+            of_parts = Column(values, np.concatenate(offsets))
+        return Targets(np.concatenate([self.known, other.known]), of_rows, of_parts, self.n_labels)
 
 
 class ExampleRows:
-    """Encoded examples: the same rows in every epoch."""
+    """Texts with their `targets` (None: none are known), as sequences of `format`: the same rows in every epoch.
 
-    def __init__(self, store: TokenStore) -> None:
+    With `of_words`, the targets are the labels of words, predicted at each word's first token; a word beyond the
+    sequence has no target.
+    """
+
+    def __init__(
+        self, store: TokenStore, format: SequenceFormat, targets: Targets | None = None, *, of_words: bool = False
+    ) -> None:
         self.store = store
-        self.lengths = store["input_ids"].lengths()
+        self.format = format
+        self.targets = targets
+        self.of_words = of_words
+        self.lengths = format.lengths(*lengths_of(store))
 
     def __len__(self) -> int:
         return len(self.store)
@@ -76,40 +83,56 @@ class ExampleRows:
         return float(self.truncated().mean()) if len(self) else 0.0
 
     def truncated(self) -> np.ndarray:
-        """Return 1 for each row longer than the model reads, otherwise 0: [rows]."""
-        return self.store["truncated"].gather(np.arange(len(self)))[0]
+        """Return which rows are longer than the model reads: bool [rows]."""
+        return self.format.truncated(*lengths_of(self.store))
 
-    def windows(self, rows: np.ndarray | None = None) -> np.ndarray:
-        """Return in how many windows each of `rows` (None: of all) is read; 1 for a single sequence."""
-        rows = np.arange(len(self)) if rows is None else rows
-        return self.store["windows"].gather(rows)[0] if "windows" in self.store else np.ones(len(rows), np.int64)
+    def windows(self) -> np.ndarray:
+        """Return in how many windows each row is read; 1 for a single sequence: [rows]."""
+        return self.format.n_windows(*lengths_of(self.store))
+
+    def n_targets(self) -> np.ndarray:
+        """Return how many predictions each row has: one, or one for each word that is read: [rows]."""
+        if not self.of_words:
+            return np.ones(len(self), np.int64)
+        words = self.store["word_starts"]
+        is_read = words.values < self.format.room(paired=False)
+        return np.add.reduceat(np.append(is_read, 0), words.offsets[:-1], dtype=np.int64) * (words.lengths() > 0)
 
     def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
-        flat, lengths = self.store["input_ids"].gather(rows)
-        first_lengths, _ = self.store["first_length"].gather(rows)
-        windows, row_of_sequence = self.windows(rows), None
-        if (windows > 1).any():
-            row_of_sequence = torch.from_numpy(np.repeat(np.arange(len(rows)), windows))
-            lengths, first_lengths = (np.repeat(some // windows, windows) for some in (lengths, first_lengths))
-        input_ids, segments, mask = side_by_side(flat, lengths, first_lengths, pad_id)
-        target_positions, token_labels = np.empty(0, np.int64), None
-        if "target_positions" in self.store:
-            positions, counts = self.store["target_positions"].gather(rows)
-            target_positions = positions + np.repeat(np.arange(len(rows)) * input_ids.shape[1], counts)
-            token_labels = self.store["token_labels"].gather(rows)[0]
-        labels = self.store["label"].gather(rows)[0] if "label" in self.store else None
-        is_set = labels is not None and self.store["label"].values.dtype == LABEL_TYPES["label_set"]
+        rows = np.asarray(rows, dtype=np.int64)
+        sequences = self.format.gather(self.store, rows)
+        input_ids, segments, mask = side_by_side(sequences.ids, sequences.lengths, sequences.first_lengths, pad_id)
+        target_positions = np.empty(0, np.int64)
+        token_labels = None
+        labels = None
+        if self.of_words:
+            target_positions, token_labels = self._words(rows, input_ids.shape[1])
+        elif self.targets is not None:
+            labels = self.targets.tensor(rows)
+        row_of_sequence = sequences.row_of_sequence
         return Batch(
             input_ids=input_ids,
             token_type_ids=segments,
             attention_mask=mask,
-            rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)),
+            rows=torch.from_numpy(rows),
             target_positions=torch.from_numpy(target_positions),
-            labels=_known(labels, len(rows) if is_set else None),
-            token_labels=_known(token_labels),
-            n_tokens=int(lengths.sum()),
-            row_of_sequence=row_of_sequence,
+            labels=labels,
+            token_labels=token_labels,
+            n_tokens=int(sequences.lengths.sum()),
+            row_of_sequence=None if row_of_sequence is None else torch.from_numpy(row_of_sequence),
         )
+
+    def _words(self, rows: np.ndarray, length: int) -> tuple[np.ndarray, torch.Tensor | None]:
+        """Return where the words that are read have their first tokens in a batch of this length, and their labels."""
+        starts, counts = self.store["word_starts"].gather(rows)
+        is_read = starts < self.format.room(paired=False)
+        row_of_word = np.repeat(np.arange(len(rows)), counts)
+        positions = row_of_word * length + starts + len(self.format.begin)
+        if self.targets is None or not self.targets.known[rows].all():
+            return positions[is_read], None
+        assert self.targets.of_parts is not None
+        labels, _ = self.targets.of_parts.gather(rows)
+        return positions[is_read], torch.from_numpy(labels[is_read])
 
     def prepare(self, batch: Batch) -> Batch:
         return batch
@@ -130,14 +153,11 @@ def side_by_side(
     return torch.from_numpy(input_ids), torch.from_numpy(segments), None if real.all() else torch.from_numpy(real)
 
 
-def _known(targets: np.ndarray | None, sets: int | None = None) -> torch.Tensor | None:
-    """Return the targets, or None if any is unknown: a batch has all its targets or none.
-
-    If they are `sets` of that many labels, return a row of zeros and ones for each.
-    """
-    if targets is None or (np.isnan(targets) if targets.dtype.kind == "f" else targets == UNKNOWN).any():
-        return None
-    return torch.from_numpy(targets if sets is None else targets.reshape(sets, -1).astype(np.float32))
+def followed_by(rows: ExampleRows, more: ExampleRows) -> ExampleRows:
+    """Return the labelled `rows` and then the labelled `more`, in memory; both have the same format."""
+    assert rows.targets is not None and more.targets is not None
+    targets = rows.targets.followed_by(more.targets)
+    return ExampleRows(joined([rows.store, more.store]), rows.format, targets, of_words=rows.of_words)
 
 
 class TaughtRows(ExampleRows):
@@ -148,19 +168,20 @@ class TaughtRows(ExampleRows):
     """
 
     def __init__(self, rows: ExampleRows, logits: Sequence[np.ndarray], temperature: float, weight: float) -> None:
-        super().__init__(rows.store)
-        self.logits, self.temperature, self.weight = logits, temperature, weight
+        super().__init__(rows.store, rows.format, rows.targets, of_words=rows.of_words)
+        self.logits = logits
+        self.temperature = temperature
+        self.weight = weight
 
     def prepare(self, batch: Batch) -> Batch:
         """Add the teacher's logits to the batch."""
         rows = batch.rows.cpu().numpy()
-        tagging = batch.labels is None and batch.token_labels is not None
         counts = np.ones(len(rows), dtype=np.int64)
-        if tagging:
+        if self.of_words:
             row_of_target = (batch.target_positions // batch.input_ids.shape[1]).cpu().numpy()
             counts = np.bincount(row_of_target, minlength=len(rows))
         pairs = zip(rows.tolist(), counts.tolist(), strict=True)
         logits = torch.from_numpy(np.concatenate([self.logits[row][:n] for row, n in pairs])).to(batch.input_ids.device)
-        name = "token_logits" if tagging else "sequence_logits"
+        name = "token_logits" if self.of_words else "sequence_logits"
         outputs = TeacherOutputs(**{name: logits}, temperature=self.temperature, weight=self.weight)
         return replace(batch, teacher=outputs)

@@ -11,9 +11,9 @@ import torch
 from encoderlab.batch import Batch
 from encoderlab.data.dataset import Pack
 from encoderlab.data.token_store import TokenStore, indices_of
-from encoderlab.tasks.pretraining import DocumentTask
 from encoderlab.tasks.rows import side_by_side
-from encoderlab.tasks.task import longest_first
+from encoderlab.tasks.sequences import longest_first
+from encoderlab.tasks.vectors import DocumentTask
 
 Places = np.ndarray  # indices of sentences in the store: int32 if that is enough, otherwise int64
 

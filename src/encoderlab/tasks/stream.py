@@ -19,8 +19,8 @@ from encoderlab.data.sentences import Prepare, SentenceBlock, by_size, in_column
 from encoderlab.data.token_store import memory_store
 from encoderlab.errors import DataError
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.tasks.pretraining import DocumentTask
 from encoderlab.tasks.sentence_rows import SentenceEpoch, SentenceRows
+from encoderlab.tasks.vectors import DocumentTask
 
 MARKS_KEPT = 16  # of the latest windows: batches are prepared ahead of their steps, but never by this many windows
 

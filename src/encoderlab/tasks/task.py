@@ -1,33 +1,163 @@
-"""A task defines how an example becomes ids and targets, what a prediction means, and which metrics score it.
+"""A kind of task: its settings, and what follows from them for data, model, loss, scores and predictions.
 
-Model, loss and loop never mention a task. Ids become the sequences that BERT reads: [CLS] a [SEP], or [CLS] a [SEP] b
-[SEP] (Devlin et al. 2019, section 3).
+Each kind has a file of its own with two classes. The settings (`TaskConfig`) say what the rows must be and settle what
+the rows decide; they load no PyTorch, so that `--help` starts at once. `TaskConfig.build` returns the `Task`, which
+knows the tokenizer and the labels too: how texts become rows, which heads a model needs, how it is scored, and what a
+prediction means. Model, loss and loop never mention a task.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
-from jaxtyping import Float
-from torch import Tensor
 
-from encoderlab.batch import Batch, Encoded, HeadSizes, Prediction, TargetKind, WindowPooling
-from encoderlab.data.examples import Example, TextExample
-from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError, closest
-from encoderlab.tasks.config import TextTaskConfig, Windows
+from encoderlab.model.config import HeadSizes, TargetKind, WindowPooling
+from encoderlab.settings import REQUIRED, check_settings, setting
+from encoderlab.tasks.sequences import SequenceFormat, Windowing
 
 if TYPE_CHECKING:
-    from encoderlab.metrics.scores import Metrics
+    from jaxtyping import Float
+    from torch import Tensor
 
-OVERLAP = 0.25  # least share of a window that overlaps the next, unless that would take more windows than allowed
+    from encoderlab.batch import Batch, Prediction
+    from encoderlab.data.examples import Example
+    from encoderlab.data.survey import SplitSurvey
+    from encoderlab.data.token_store import TokenStore
+    from encoderlab.data.tokenizers import Tokenizer
+    from encoderlab.metrics.calibration import ThresholdRule
+    from encoderlab.metrics.scores import Metrics, PredictionScores
+    from encoderlab.model.heads import EncoderWithHeads
+    from encoderlab.tasks.rows import ExampleRows, Targets
+    from encoderlab.training.loss import LabelWeights
+
+BALANCED = "balanced"
+MANY = 0.1  # of the rows: more of them are worth a remedy
+INSTEAD = "Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab embed"
 
 Target = int | float | tuple[int, ...] | None
+
+
+class Windows(Enum):
+    """How a text longer than `model.max_length` is read: truncated, or in windows with pooled logits."""
+
+    none = "none"
+    mean = "mean"
+    max = "max"
+
+
+@dataclass
+class TaskConfig:
+    """What the encoder learns to predict."""
+
+    group: ClassVar[str] = "task"
+    command: ClassVar[str] = "train"  # the command that trains it from scratch
+    target: ClassVar[TargetKind] = "label"  # the kind of target of a row
+    of_words: ClassVar[bool] = False  # each word of a row has a label
+    of_documents: ClassVar[bool] = False  # it is learned from documents, without labels
+    one_class_per_text: ClassVar[bool] = False  # a row has one of several classes
+    length_factor: ClassVar[int] = 1  # how many times longer to train if the number of rows decides
+
+    name: str = setting(REQUIRED, "The task's name; run folders are sorted by it.")
+
+    def __post_init__(self) -> None:
+        check_settings(self, self.group)
+        if self.name in ("", ".", "..") or set(self.name) & set("/\\\0"):
+            raise SettingError(f"task.name is {self.name!r}", allowed="a valid folder name, without / and \\")
+
+    @abstractmethod
+    def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
+        """Return the task for examples whose label ids index `labels`, in sequences of at most `max_length` tokens.
+
+        A task on documents has labels of its own. Raises SettingError if no example fits into `max_length`, or a
+        setting does not suit the labels.
+        """
+
+    def settled(self, labels: Sequence[str], train: SplitSurvey, *, has_validation: bool) -> tuple[Self, list[str]]:
+        """Return the settings with those decided that the training rows decide, and notes on them for the user."""
+        return self, []
+
+    @property
+    def fits_thresholds(self) -> bool:
+        """Return whether thresholds are fitted on validation, which therefore needs rows."""
+        return False
+
+    def two_class_rule(self, labels: Sequence[str]) -> tuple[ThresholdRule | None, int]:
+        """Return how one of two classes is predicted (None: the more probable one is), and which one is positive."""
+        return None, 1
+
+    @property
+    def exported_thresholds(self) -> dict[str, Any]:
+        """Return what an exported config.json says of labels: their thresholds, and the positive class of two."""
+        return {}
+
+    @property
+    def separates_pairs(self) -> bool:
+        """Return whether an encoder that learns this task is best used on the texts of pairs one by one."""
+        return False
+
+    def main_score_of(self, labels: Sequence[str]) -> str:
+        """Return the name of the score that judges this task on data with these `labels`."""
+        return cast("Any", self).score.value
+
+
+def check_numbers(by_label: Any, setting: str, allowed: str, *, above: float, most: float) -> None:
+    """Raise SettingError unless a setting holds a number for each label, more than `above` and at most `most`."""
+    numbers: list[Any] = list(by_label.values()) if isinstance(by_label, dict) else [None]
+    for number in numbers:
+        is_number = isinstance(number, int | float) and not isinstance(number, bool)
+        if not is_number or not above < number <= most:
+            raise SettingError(f"{setting} is {by_label}", allowed=allowed)
+
+
+@dataclass
+class LabelledTaskConfig(TaskConfig):
+    """A task whose labels may have different weights in the loss."""
+
+    class_weights: Any = setting(
+        None,
+        "Weight of each label in the loss: balanced (rare ones more), or your own, such as {fraud: 5}; others are 1.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.class_weights not in (None, BALANCED):
+            allowed = f"{BALANCED}, or a weight above 0 for each label, such as {{fraud: 5}}"
+            largest = math.nextafter(math.inf, 0)
+            check_numbers(self.class_weights, "task.class_weights", allowed, above=0, most=largest)
+
+    @property
+    def known_class_weights(self) -> str | dict[str, float] | None:
+        """Return the class weights by label; YAML reads some labels as numbers."""
+        weights = self.class_weights
+        if not isinstance(weights, dict):
+            return weights
+        return {str(label): float(weight) for label, weight in weights.items()}
+
+
+@dataclass
+class TextTaskConfig(TaskConfig):
+    """What to predict for a whole text, or for a pair of texts."""
+
+    windows: Windows = setting(
+        Windows.none,
+        "How texts longer than model.max_length are read: none (truncated), or in overlapping windows with logits "
+        "averaged (mean) or reduced to their maximum (max).",
+    )
+    max_windows: int = setting(8, "Most windows per text; those of a longer text are evenly spaced.", least=2)
+
+    @property
+    def windowing(self) -> Windowing | None:
+        """Return how long texts are read in windows; None if they are truncated."""
+        if self.windows is Windows.none:
+            return None
+        return Windowing(cast("WindowPooling", self.windows.value), self.max_windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +173,6 @@ class RowPrediction:
         """Return the labels separated by commas, or the number."""
         return ", ".join(self.labels) or "no label" if self.number is None else f"{self.number:.6g}"
 
-    def as_dict(self, names: Sequence[str], target: TargetKind) -> dict[str, Any]:
-        """Return `predicted` as the `target` is (a label, a list of labels, a number), and labels' `probabilities`."""
-        if target == "number":
-            return {"predicted": self.number}
-        predicted = self.labels[0] if target == "label" else list(self.labels)
-        return {"predicted": predicted, "probabilities": self.by_label(names)}
-
     def by_label(self, names: Sequence[str]) -> dict[str, float]:
         """Return the probability of each class; `names` are the classes in the order of their ids."""
         assert self.probabilities is not None, "only a prediction for a whole text has them"
@@ -64,21 +187,29 @@ class Task(ABC):
 
     heads: HeadSizes
     shortest: int = 5  # [CLS] a [SEP] b [SEP]
+    special_tokens: bool = True
     unit: float = 1.0  # the user's units per 1 in the logits of a number
-    windows: Windowing | None = None  # how texts longer than `max_length` are read; None: truncated
-    encoded_by: str = ""  # what else `encode` depends on, for the cache key
 
-    def __init__(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, main_score: str) -> None:
+    def __init__(
+        self, config: TaskConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, main_score: str
+    ) -> None:
         if max_length < self.shortest:
             wrong = f"model.max_length={max_length} leaves no room for a token besides the special ones"
             raise SettingError(wrong, allowed=f"at least {self.shortest} for this task")
-        self.tokenizer, self.labels, self.max_length, self.main_score = tokenizer, list(labels), max_length, main_score
+        self.config = config
+        self.tokenizer = tokenizer
+        self.labels = list(labels)
+        self.max_length = max_length
+        self.main_score = main_score
+        windows = config.windowing if isinstance(config, TextTaskConfig) else None
+        self.format = SequenceFormat.of(tokenizer, max_length, windows, special_tokens=self.special_tokens)
+
+    # From texts to rows
 
     @property
-    def key(self) -> str:
-        """Return everything `encode` depends on, as text, for the token store's cache key."""
-        parts = (type(self).__name__, self.tokenizer.fingerprint, self.max_length, self.windows or "", self.encoded_by)
-        return " ".join(str(part) for part in parts if part != "")
+    def windows(self) -> Windowing | None:
+        """Return how texts longer than `max_length` are read in windows; None: they are truncated."""
+        return self.format.windows
 
     @property
     def limit(self) -> str:
@@ -86,32 +217,72 @@ class Task(ABC):
         tokens = f"model.max_length={self.max_length} tokens"
         return tokens if self.windows is None else f"task.max_windows={self.windows.most} windows of {tokens}"
 
-    def encode(self, examples: Sequence[Example]) -> list[Encoded]:
-        """Return examples as ids with their targets; done once and cached. They are texts or pairs, unless overridden.
+    def rows(self, store: TokenStore, targets: Iterable[Any] | None = None) -> ExampleRows:
+        """Return tokenised texts as rows, with their `targets` as a dataset has them (None: none are known).
 
-        All are tokenised at once, because a call for each takes five times as long. Raises DataError for examples of
-        the wrong kind, and for pairs that are to be read in windows.
+        Raises DataError for texts of the wrong kind, and for pairs that are to be read in windows.
         """
-        if not all(isinstance(example, TextExample) for example in examples):
+        from encoderlab.tasks.rows import ExampleRows
+
+        holds_words = "word_starts" in store
+        if holds_words and not self.config.of_words:
             wrong = "This dataset holds sequences of labelled words, but the task needs texts"
             raise DataError(wrong, remedy="Set task=tagging, or choose a dataset of texts")
-        texts = cast("Sequence[TextExample]", examples)
-        tokenizer, most, windows = self.tokenizer, self.max_length, self.windows
-        pairs = [example.text_pair for example in texts if example.text_pair is not None]
-        if pairs and windows is not None:
-            wrong = f"task.windows={windows.pooling} reads single texts in windows, but these rows are pairs"
+        if self.config.of_words and not holds_words and len(store):
+            wrong = "This dataset holds labelled texts, but a tagging task needs sequences of labelled words"
+            raise DataError(wrong, remedy="Set task=classification, or choose a dataset of words")
+        if "second" in store and self.windows is not None:
+            wrong = f"task.windows={self.windows.pooling} reads single texts in windows, but these rows are pairs"
             raise DataError(wrong, remedy="Set task.windows=none, which truncates the longer text of a pair")
-        firsts, seconds = tokenizer.encode([example.text for example in texts]), iter(tokenizer.encode(pairs))
-        return [
-            in_windows(tokenizer, first, most, windows, example.label)
-            if windows is not None and len(first) > most - 2
-            else join(tokenizer, first, None if example.text_pair is None else next(seconds), most, example.label)
-            for example, first in zip(texts, firsts, strict=True)
-        ]
+        known = None if targets is None else self.targets(targets)
+        return ExampleRows(store, self.format, known, of_words=self.config.of_words)
+
+    def targets(self, targets: Iterable[Any]) -> Targets | None:
+        """Return the targets of rows, each None if it is unknown, as batches need them; None: nothing is predicted."""
+        return None
+
+    def reading_note(self, name: str, rows: ExampleRows) -> str:
+        """Return a sentence if rows of the split `name` are longer than the model reads at once, otherwise ""."""
+        of_rows = f"of the rows of {name}"
+        if self.windows is None:
+            share = rows.truncated_share()
+            has_windows = isinstance(self.config, TextTaskConfig)
+            remedy = "; task.windows=mean reads them whole" if share > MANY and has_windows else ""
+            return f"{share:.1%} {of_rows} were truncated to {self.limit}{remedy}" if share else ""
+        windows = rows.windows()
+        several = windows > 1
+        if not several.any():
+            return ""
+        too_long = int(rows.truncated().sum())
+        capped = f"; {too_long:,} longer ones in {self.windows.most} of them (task.max_windows)" if too_long else ""
+        read = f"read in windows of {self.max_length} tokens, {windows[several].mean():.1f} on average (task.windows)"
+        return f"{several.mean():.1%} {of_rows} were {read}{capped}"
+
+    # Training
+
+    def label_weights(self, train: SplitSurvey) -> LabelWeights | None:
+        """Return the weights of the labels in the loss; None: all alike. Raises SettingError for an unknown label."""
+        return None
+
+    def start_head(self, network: EncoderWithHeads, train: SplitSurvey, weights: LabelWeights | None) -> None:
+        """Set what the training rows say of a fresh head, before its first step."""
+        return
+
+    # Scores
 
     @abstractmethod
     def metrics(self) -> Metrics:
         """Return an empty collection of predictions, to be scored."""
+
+    def fitted_on(self, held_out: PredictionScores | None) -> Task:
+        """Return the task with what the scores on validation decide, such as thresholds; None: there are none."""
+        return self
+
+    def threshold_notes(self, scores: Mapping[str, PredictionScores]) -> list[str]:
+        """Return notes on the thresholds that the settings ask for, given the scores of all splits by name."""
+        return []
+
+    # Predictions
 
     def predictions_of(self, logits: Float[Tensor, "rows classes"]) -> list[RowPrediction]:
         """Return the predictions of rows of logits, unless overridden, the most probable class."""
@@ -125,69 +296,61 @@ class Task(ABC):
         assert prediction.sequence_logits is not None
         return self.predictions_of(prediction.sequence_logits)
 
+    def plain(self, prediction: RowPrediction) -> dict[str, Any]:
+        """Return a prediction as plain values: `predicted`, and the `probabilities` of all labels if there are any."""
+        return {"predicted": prediction.labels[0], "probabilities": prediction.by_label(self.labels)}
+
+    def cells(self, prediction: RowPrediction, example: Example, min_probability: float) -> dict[str, Any]:
+        """Return what a table says of a prediction: `predicted`, its `probability`, and `probabilities` of all labels.
+
+        `predicted` is None below `min_probability`.
+        """
+        chances = rounded_chances(prediction, self.labels)
+        chance = chances[prediction.labels[0]]
+        predicted = prediction.labels[0] if chance >= min_probability else None
+        return {"predicted": predicted, "probability": chance, "probabilities": chances}
+
+    @property
+    def gives_one_label(self) -> bool:
+        """Return whether a row or a word is predicted to have one label, which may be too improbable to give."""
+        return self.heads.sequence_target == "label"
+
+
+def rounded_chances(prediction: RowPrediction, labels: Sequence[str]) -> dict[str, float]:
+    """Return the probability of each label, to the six digits that a table shows."""
+    return {name: float(f"{chance:.6g}") for name, chance in prediction.by_label(labels).items()}
+
+
+def class_targets(targets: Iterable[int | None]) -> Targets:
+    """Return one class for each row."""
+    from encoderlab.tasks.rows import Targets
+
+    ids = np.array([-1 if id_ is None else id_ for id_ in targets], np.int64)
+    return Targets(ids >= 0, of_rows=ids)
+
+
+def part_targets(targets: Iterable[Sequence[int] | None], n_labels: int = 0) -> Targets:
+    """Return the label ids of each row's words, or of the labels that it has of `n_labels`."""
+    from itertools import chain
+
+    from encoderlab.data.token_store import Column
+    from encoderlab.tasks.rows import Targets
+
+    known = []
+    counts = []
+    ids: list[Sequence[int]] = []
+    for of_row in targets:
+        known.append(of_row is not None)
+        counts.append(len(of_row or ()))
+        ids.append(of_row or ())
+    offsets = np.concatenate([np.zeros(1, np.int64), np.array(counts, np.int64)]).cumsum()
+    values = np.fromiter(chain.from_iterable(ids), np.int32, int(offsets[-1]))
+    return Targets(np.array(known, bool), of_parts=Column(values, offsets), n_labels=n_labels)
+
 
 def refuse_unknown_label(setting: str, label: str, labels: Sequence[str]) -> None:
     """Raise SettingError unless the `label` that a `setting` names is one of the `labels` of the data."""
     if label not in labels:
+        near = closest(label, labels)
         wrong = f"{setting} names {label!r}, which is not a label of the data"
-        remedy = f"Did you mean {near}?" if (near := closest(label, labels)) else ""
-        raise SettingError(wrong, allowed=", ".join(labels), remedy=remedy)
-
-
-@dataclass(frozen=True, slots=True)
-class Windowing:
-    """How long texts are read: in at most `most` windows, whose logits are combined as `pooling` says."""
-
-    pooling: WindowPooling
-    most: int
-
-    @classmethod
-    def of(cls, config: TextTaskConfig) -> Windowing | None:
-        """Return the windowing in a task's settings; None if long texts are truncated."""
-        if config.windows is Windows.none:
-            return None
-        return cls(cast("WindowPooling", config.windows.value), config.max_windows)
-
-    def starts(self, n_tokens: int, room: int) -> tuple[int, ...]:
-        """Return where windows of `room` tokens begin in a longer text of `n_tokens`, evenly spaced from end to end.
-
-        >>> Windowing("mean", 8).starts(100, 40)
-        (0, 30, 60)
-        """
-        last, step = n_tokens - room, max(int(room * (1 - OVERLAP)), 1)
-        gaps = min(-(-last // step), self.most - 1)
-        return tuple(round(place * last / gaps) for place in range(gaps + 1))
-
-
-def join(
-    tokenizer: Tokenizer, first: Sequence[int], second: Sequence[int] | None, max_length: int, label: Target = None
-) -> Encoded:
-    """Return one text or a pair as a sequence of at most `max_length` tokens, truncating the longer text first."""
-    paired = second is not None
-    separators = tokenizer.pair_separators if paired else 1
-    second, room = second or (), max_length - 1 - separators - paired
-    kept = min(len(second), max(room // 2, room - len(first)))  # as `longest_first`, for single numbers
-    a = [tokenizer.cls_id, *first[: room - kept], *[tokenizer.sep_id] * separators]
-    b = [*second[:kept], tokenizer.sep_id] if paired else []
-    return Encoded(a + b, [0] * len(a) + [1] * len(b), label, truncated=len(first) + len(second) > room)
-
-
-def in_windows(
-    tokenizer: Tokenizer, ids: Sequence[int], max_length: int, windows: Windowing, label: Target = None
-) -> Encoded:
-    """Return a text longer than `max_length` as [CLS] window [SEP], once for each window."""
-    room = max_length - 2
-    starts = windows.starts(len(ids), room)
-    together = [id_ for start in starts for id_ in (tokenizer.cls_id, *ids[start : start + room], tokenizer.sep_id)]
-    unread = any(later - start > room for start, later in pairwise(starts))
-    return Encoded(together, [0] * len(together), label, truncated=unread, window_starts=starts)
-
-
-def longest_first(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many tokens of both texts of pairs fit into `room` when the longer one is truncated first: [pairs].
-
-    >>> longest_first(np.array([10, 10]), np.array([3, 9]), 8)
-    (array([5, 4]), array([3, 4]))
-    """
-    kept_second = np.minimum(second, np.maximum(room // 2, room - first))
-    return np.minimum(first, room - kept_second), kept_second
+        raise SettingError(wrong, allowed=", ".join(labels), remedy=f"Did you mean {near}?" if near else "")

@@ -15,10 +15,8 @@ gives no such warning, because the system ends a process that takes too much; th
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -27,15 +25,12 @@ from typing import Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
 from encoderlab.batch import Batch
 from encoderlab.errors import TrainingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.training.config import Batching, Horizon, TrainingConfig
-from encoderlab.training.distribution import random_state, set_random_state
-from encoderlab.training.loop import Learner, Step, optimize
+from encoderlab.training.config import Batching, TrainingConfig
 
 FEWEST_EVALUATION_TOKENS, MOST_EVALUATION_TOKENS = 1024, 4096  # per batch on a CPU
 # Tokens times squared width: enough to outweigh Python, few enough for a core's cache (RESULTS.md).
@@ -239,83 +234,31 @@ class MicroBatches:
     reason: str
     open: bool = False
 
+    @classmethod
+    def of(cls, requested: TrainingConfig, settled: TrainingConfig, processes: Processes) -> MicroBatches:
+        """Return the micro-batches of the `settled` settings; their number is open if the `requested` ones left it so.
+
+        Several processes would have to run out of memory together: each waits for the others after every micro-batch.
+        """
+        assert settled.accumulate is not None, "the settings have not been settled"
+        if requested.accumulate is not None:
+            return cls(settled.accumulate, "as set")
+        return cls(settled.accumulate, "chosen for this model and its longest rows", open=processes.size == 1)
+
     def __str__(self) -> str:
         return f"batches in {self.number} micro-batch{'es' * (self.number > 1)} ({self.reason})"
 
 
-def choose_micro_batches(
-    training: TrainingConfig,
-    model: ModelConfig,
-    longest: int,
-    device: torch.device,
-    processes: Processes = SINGLE_PROCESS,
-) -> MicroBatches:
-    """Return in how many micro-batches a run begins whose longest row has `longest` tokens; no load changes it."""
-    if training.accumulate is not None:
-        return MicroBatches(training.accumulate, "as set")
-    share = -(-training.batch_size // processes.size)
-    number = 1
-    if device.type == "cpu":
-        rows = max(CPU_BOUND // (longest * model.n_layers * model.d_model), 1)
-        number = min(-(-share // rows), share)
-    # Several processes would have to run out of memory together: each waits for the others after every micro-batch.
-    return MicroBatches(number, "chosen for this model and its longest rows", open=processes.size == 1)
+def n_micro_batches(training: TrainingConfig, model: ModelConfig, longest: int, device: str, processes: int) -> int:
+    """Return in how many micro-batches a run begins whose longest row has `longest` tokens; no load changes it.
 
-
-class StepsWithinMemory:
-    """The steps of a run, each batch computed in `micro_batches`, which double at each step that runs out of memory.
-
-    They double only if the settings leave their number open (`MicroBatches.open`), and up to one micro-batch per row.
-    `batches(after, number)` yields the batches after that many steps, each in `number` micro-batches. They are those of
-    a run with that `training.accumulate` from its start.
+    `device` is its kind, such as cpu, and `processes` how many share a batch.
     """
-
-    def __init__(
-        self, batches: Callable[[int, int], Iterator[list[Batch]]], micro_batches: MicroBatches, batch_size: int
-    ) -> None:
-        self.batches, self.micro_batches, self.batch_size = batches, micro_batches, batch_size
-
-    def take(self, learner: Learner, horizon: Horizon, after: int = 0) -> Iterator[Step]:
-        """Yield the steps of `loop.optimize`, which restarts after the last finished one when memory runs out.
-
-        Raises MemoryTooSmallError if the settings fix the number of micro-batches, or more of them do not help.
-        """
-        device = learner.compute.device
-        while True:
-            batches = self.batches(after, self.micro_batches.number)
-            generators = random_state(device)
-            try:
-                for step in optimize(learner, batches, horizon, after=after):
-                    yield step
-                    after, generators = step.number, random_state(device)  # the caller may have drawn random numbers
-                return
-            except RuntimeError as error:
-                if not is_out_of_memory(error):
-                    raise
-                self._use_more(after + 1, device, in_optimizer=learner.guard.armed > after)
-            del batches
-            learner.optimizer.zero_grad()
-            set_random_state(generators, device)
-            gc.collect()  # frames of the failed step may reference one another
-            torch.cuda.empty_cache()  # so that it can be allocated in other sizes
-
-    def _use_more(self, step: int, device: torch.device, *, in_optimizer: bool) -> None:
-        """Double the number of micro-batches from `step` on and print a line. Raises as `take` does.
-
-        The memory of the optimizer does not depend on the batch.
-        """
-        number = min(2 * self.micro_batches.number, self.batch_size)
-        helps = not in_optimizer and number > self.micro_batches.number
-        if not helps or not self.micro_batches.open:
-            smaller = f"Set training.accumulate={number} to compute smaller micro-batches"
-            raise MemoryTooSmallError(
-                f"The memory of the device ({device.type}) is too small for step {step}, a batch of {self.batch_size} "
-                f"rows in {self.micro_batches.number} micro-batch{'es' * (self.micro_batches.number > 1)}",
-                remedy=smaller if helps else "Choose a smaller model, or a smaller model.max_length",
-            ) from None
-        self.micro_batches = MicroBatches(number, f"memory ran out in step {step:,}", open=True)
-        line = f"continuing with {self.micro_batches}, as training.accumulate={number} would"
-        tqdm.write(f"encoderlab: out of memory; {line}", file=sys.stderr)
+    if device != "cpu":
+        return 1
+    share = -(-training.batch_size // processes)
+    rows = max(CPU_BOUND // (longest * model.n_layers * model.d_model), 1)
+    return min(-(-share // rows), share)
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:

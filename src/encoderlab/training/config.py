@@ -1,23 +1,17 @@
 """The settings of a training run: length, batch, optimizer, schedule, precision and device; and those that the number
 of rows decides, down to the number of steps.
-
-With a time budget, that number is re-estimated after each step, so that a schedule reaches zero just in time.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
 from typing import ClassVar
 
 from encoderlab.errors import SettingError
 from encoderlab.settings import check_settings, setting
-from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 # How the learning rate changes over a run; see `training.optimizer.learning_rate_at`.
 Schedule = Enum("Schedule", {"one_cycle": "one_cycle", "linear": "linear", "cosine": "cosine", "constant": "constant"})
@@ -209,23 +203,6 @@ def can_choose_by(config: TrainingConfig, rows: int, labels: int = 0) -> bool:
     return config.min_validation_rows == 0 or rows >= max(config.min_validation_rows, ROWS_PER_LABEL * labels)
 
 
-def resolve_for_few_rows(config: TrainingConfig, few: bool, n_layers: int) -> TrainingConfig:
-    """Return the settings with `batching` and `freeze_layers` decided if they were left open, for a `few` rows or more.
-
-    A few rows are batched at random: of three batches by length, the same rows would meet in each epoch. The embeddings
-    and the lowest quarter of the layers stay as they are.
-
-    >>> fixed = resolve_for_few_rows(TrainingConfig(batching=None, freeze_layers=None), few=True, n_layers=4)
-    >>> fixed.batching.value, fixed.freeze_layers
-    ('random', 1)
-    """
-    batching = config.batching or (Batching.random if few else Batching.length)
-    freeze_layers = config.freeze_layers
-    if freeze_layers is None:
-        freeze_layers = n_layers // 4 if few else 0
-    return replace(config, batching=batching, freeze_layers=freeze_layers)
-
-
 def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool, epoch: str = "epoch") -> str:
     """Return in words how long a run is, how often it is `evaluated` if at all, and when it stops early.
 
@@ -247,69 +224,3 @@ def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool, epoch
         without = f"{config.patience:,} evaluation{'s' * (config.patience > 1)}"
         length += f", and stopped after {without} without a better score"
     return length
-
-
-class Horizon:
-    """The end of a run: after `total` steps, or of a `TimeBudget`."""
-
-    def __init__(self, total: int) -> None:
-        self.total = total
-
-    def expected_total(self, done: int) -> int:
-        """Return how many steps the run is expected to have in all, estimated after `done`; it is over if no more."""
-        return self.total
-
-    def spent(self) -> float:
-        """Return the seconds of the budget used so far, for a resumed run; 0 if there is no time budget."""
-        return 0.0
-
-    def resume(self, spent: float) -> None:
-        """Continue a run that has used this many seconds; called before the first step."""
-
-
-class TimeBudget(Horizon):
-    """A run of this many seconds from its first step, evaluations included, and of at least one step.
-
-    The number of steps is re-estimated after each step from the time taken so far. A schedule that follows the estimate
-    reaches zero with the last step, which ends before the time does. If the model is `compiled`, some of the first
-    steps compile code: the budget pays for them, but the estimate is made from the later ones.
-    """
-
-    GUESS = 1000  # steps assumed before one has been timed, so that the first learning rate belongs to a warmup
-    COMPILING = 10  # steps in which a compiled model may see new shapes
-
-    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic, *, compiled: bool = False) -> None:
-        self.seconds, self.clock = seconds, clock
-        self._untimed = self.COMPILING if compiled else 0
-        self._spent = 0.0
-        self._started: float | None = None
-
-    def expected_total(self, done: int) -> int:
-        now = self.clock()
-        if self._started is None:
-            self._started = now - self._spent
-            self._timed_after, self._timed_from = (0, self._started) if self._spent else (done, now)
-            self._untimed += self._timed_after
-        elif self._timed_after < done <= self._untimed:
-            self._timed_after, self._timed_from = done, now
-        left, timed = self.seconds - (now - self._started), done - self._timed_after
-        if not timed:
-            return done + self.GUESS if left > 0 or not done else done
-        return done + max(int(left * timed / max(now - self._timed_from, 1e-9)), 0)
-
-    def resume(self, spent: float) -> None:
-        self._spent = spent
-
-    def spent(self) -> float:
-        return self._spent if self._started is None else self.clock() - self._started
-
-
-def horizon_of(
-    training: TrainingConfig, rows: int, processes: Processes = SINGLE_PROCESS, *, compiled: bool = False
-) -> Horizon:
-    """Return where training on `rows` rows ends."""
-    if training.budget is not None:
-        clock = partial(processes.broadcast_from_main, time.monotonic)  # shared: all must end after the same step
-        [compiling] = processes.all_reduce_sum([int(compiled)])
-        return TimeBudget(seconds_of(training.budget), clock, compiled=compiling > 0)
-    return Horizon(total_steps(training, rows))

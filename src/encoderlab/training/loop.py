@@ -1,25 +1,33 @@
 """The training loop: a generator that takes one optimizer step after another and reports each.
 
-Whoever iterates decides what to log, score and save (`runs/fit.py`), and what to do when memory runs out
-(`batches.py`). The loop never waits for a GPU: shapes and counts are known on the host, and losses stay tensors
-until someone reads them. A step whose loss or gradient is not finite ends the run before it reaches the weights.
+Whoever iterates decides what to log, score and save (`runs/fit.py`). When memory runs out, a step is repeated in
+smaller micro-batches (`StepsWithinMemory`); a run ends after a number of steps or at a time (`Horizon`). The loop never
+waits for a GPU: shapes and counts are known on the host, and losses stay tensors until someone reads them. A step whose
+loss or gradient is not finite ends the run before it reaches the weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import gc
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from tqdm import tqdm
 
 from encoderlab.batch import Batch
 from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.training.config import Horizon, TrainingConfig
+from encoderlab.training.batches import MemoryTooSmallError, MicroBatches, is_out_of_memory
+from encoderlab.training.config import TrainingConfig, seconds_of, total_steps
+from encoderlab.training.distribution import random_state, set_random_state
 from encoderlab.training.loss import LOSSES, LabelWeights, count_targets, losses
 from encoderlab.training.optimizer import clip_gradients, learning_rate_at
 
@@ -194,3 +202,125 @@ def _backward(learner: Learner, micro_batch: Batch, targets: Mapping[str, int]) 
         total = total * size
     total.backward()
     return {name: share.detach() for name, share in shares.items()}
+
+
+class StepsWithinMemory:
+    """The steps of a run, each batch computed in `micro_batches`, which double at each step that runs out of memory.
+
+    They double only if the settings leave their number open (`MicroBatches.open`), and up to one micro-batch per row.
+    `batches(after, number)` yields the batches after that many steps, each in `number` micro-batches. They are those of
+    a run with that `training.accumulate` from its start.
+    """
+
+    def __init__(
+        self, batches: Callable[[int, int], Iterator[list[Batch]]], micro_batches: MicroBatches, batch_size: int
+    ) -> None:
+        self.batches, self.micro_batches, self.batch_size = batches, micro_batches, batch_size
+
+    def take(self, learner: Learner, horizon: Horizon, after: int = 0) -> Iterator[Step]:
+        """Yield the steps of `loop.optimize`, which restarts after the last finished one when memory runs out.
+
+        Raises MemoryTooSmallError if the settings fix the number of micro-batches, or more of them do not help.
+        """
+        device = learner.compute.device
+        while True:
+            batches = self.batches(after, self.micro_batches.number)
+            generators = random_state(device)
+            try:
+                for step in optimize(learner, batches, horizon, after=after):
+                    yield step
+                    after, generators = step.number, random_state(device)  # the caller may have drawn random numbers
+                return
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                self._use_more(after + 1, device, in_optimizer=learner.guard.armed > after)
+            del batches
+            learner.optimizer.zero_grad()
+            set_random_state(generators, device)
+            gc.collect()  # frames of the failed step may reference one another
+            torch.cuda.empty_cache()  # so that it can be allocated in other sizes
+
+    def _use_more(self, step: int, device: torch.device, *, in_optimizer: bool) -> None:
+        """Double the number of micro-batches from `step` on and print a line. Raises as `take` does.
+
+        The memory of the optimizer does not depend on the batch.
+        """
+        number = min(2 * self.micro_batches.number, self.batch_size)
+        helps = not in_optimizer and number > self.micro_batches.number
+        if not helps or not self.micro_batches.open:
+            smaller = f"Set training.accumulate={number} to compute smaller micro-batches"
+            raise MemoryTooSmallError(
+                f"The memory of the device ({device.type}) is too small for step {step}, a batch of {self.batch_size} "
+                f"rows in {self.micro_batches.number} micro-batch{'es' * (self.micro_batches.number > 1)}",
+                remedy=smaller if helps else "Choose a smaller model, or a smaller model.max_length",
+            ) from None
+        self.micro_batches = MicroBatches(number, f"memory ran out in step {step:,}", open=True)
+        line = f"continuing with {self.micro_batches}, as training.accumulate={number} would"
+        tqdm.write(f"encoderlab: out of memory; {line}", file=sys.stderr)
+
+
+class Horizon:
+    """The end of a run: after `total` steps, or of a `TimeBudget`."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+
+    def expected_total(self, done: int) -> int:
+        """Return how many steps the run is expected to have in all, estimated after `done`; it is over if no more."""
+        return self.total
+
+    def spent(self) -> float:
+        """Return the seconds of the budget used so far, for a resumed run; 0 if there is no time budget."""
+        return 0.0
+
+    def resume(self, spent: float) -> None:
+        """Continue a run that has used this many seconds; called before the first step."""
+
+
+class TimeBudget(Horizon):
+    """A run of this many seconds from its first step, evaluations included, and of at least one step.
+
+    The number of steps is re-estimated after each step from the time taken so far. A schedule that follows the estimate
+    reaches zero with the last step, which ends before the time does. If the model is `compiled`, some of the first
+    steps compile code: the budget pays for them, but the estimate is made from the later ones.
+    """
+
+    GUESS = 1000  # steps assumed before one has been timed, so that the first learning rate belongs to a warmup
+    COMPILING = 10  # steps in which a compiled model may see new shapes
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic, *, compiled: bool = False) -> None:
+        self.seconds, self.clock = seconds, clock
+        self._untimed = self.COMPILING if compiled else 0
+        self._spent = 0.0
+        self._started: float | None = None
+
+    def expected_total(self, done: int) -> int:
+        now = self.clock()
+        if self._started is None:
+            self._started = now - self._spent
+            self._timed_after, self._timed_from = (0, self._started) if self._spent else (done, now)
+            self._untimed += self._timed_after
+        elif self._timed_after < done <= self._untimed:
+            self._timed_after, self._timed_from = done, now
+        left, timed = self.seconds - (now - self._started), done - self._timed_after
+        if not timed:
+            return done + self.GUESS if left > 0 or not done else done
+        return done + max(int(left * timed / max(now - self._timed_from, 1e-9)), 0)
+
+    def resume(self, spent: float) -> None:
+        self._spent = spent
+
+    def spent(self) -> float:
+        return self._spent if self._started is None else self.clock() - self._started
+
+
+def horizon_of(
+    training: TrainingConfig, rows: int, processes: Processes = SINGLE_PROCESS, *, compiled: bool = False
+) -> Horizon:
+    """Return where training on `rows` rows ends."""
+    if training.budget is not None:
+        clock = partial(processes.broadcast_from_main, time.monotonic)  # shared: all must end after the same step
+        [compiling] = processes.all_reduce_sum([int(compiled)])
+        return TimeBudget(seconds_of(training.budget), clock, compiled=compiling > 0)
+    return Horizon(total_steps(training, rows))

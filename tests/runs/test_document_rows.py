@@ -1,8 +1,7 @@
-"""The corpus of a pretraining run: sentences stored once, counted by document, refused if nothing can be paired, and the
+"""The rows of a pretraining run: sentences stored once, counted by document, refused if nothing can be paired, and the
 scores of baselines on them.
 """
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -13,32 +12,30 @@ from encoderlab.data.dataset import Pack
 from encoderlab.data.sentences import SentenceSplitter
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError
-from encoderlab.runs.corpus import guessed_pairs, guessed_tokens, pair_facts
-from encoderlab.runs.task import build_task
-from encoderlab.tasks.config import SecondSentence
-from tests.runs.small_documents import DOCUMENTS, LONG, documents_in, task_of
+from encoderlab.runs.document_facts import guessed_pairs, guessed_tokens, pair_facts
+from encoderlab.tasks.pretraining import SecondSentence
+from tests.runs.small_documents import DOCUMENTS, LONG, documents_of, rows_in, tokenizer_of
 
 
 @pytest.fixture
-def corpus_of(tmp_path):
-    return partial(documents_in, tmp_path)
+def rows_of(tmp_path):
+    return partial(rows_in, tmp_path)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_the_store_equals_one_built_sentence_by_sentence_in_any_process(corpus_of, monkeypatch, workers):
+def test_the_store_equals_one_built_sentence_by_sentence_in_any_process(tmp_path, monkeypatch, workers):
     """Compare with the plainest way to build it, which reads like the store's description."""
     monkeypatch.setattr("encoderlab.data.sentences._CHARACTERS", 200)
     monkeypatch.setattr("encoderlab.data.sentences._MOST_WORKERS", workers)
     splitter = SentenceSplitter(PunktSentenceTokenizer(PunktParameters()), "Punkt", "Punkt 1")
     documents = [[f"{LONG} Number {number}. (It is so.) \u200b!", "Too short.", LONG[number:]] for number in range(40)]
-    corpus = replace(corpus_of(documents=documents), splitter=splitter)
-    task = task_of(corpus)
+    tokenizer = tokenizer_of(documents_of(documents), tmp_path)
     ids, document, paragraph = [], [], []
     kept = [(number, text) for number, paragraphs in enumerate(documents) for text in paragraphs if len(text) >= 50]
     for place, (number, text) in enumerate(kept):
-        encoded = [pieces for pieces in task.tokenizer.encode(splitter.split(text)) if pieces]
+        encoded = [pieces for pieces in tokenizer.encode(splitter.split(text)) if pieces]
         ids, document, paragraph = ids + encoded, document + [number] * len(encoded), paragraph + [place] * len(encoded)
-    store = corpus.rows("train", task).store
+    store = rows_in(tmp_path, documents, tokenizer=tokenizer, splitter=splitter).store
     assert store["input_ids"].values.tolist() == [id_ for pieces in ids for id_ in pieces]
     assert store["input_ids"].lengths().tolist() == [len(pieces) for pieces in ids]
     assert store["document"].values.tolist() == document
@@ -48,10 +45,9 @@ def test_the_store_equals_one_built_sentence_by_sentence_in_any_process(corpus_o
 
 @pytest.mark.parametrize("pack", Pack)
 @pytest.mark.parametrize("second", SecondSentence)
-def test_a_batch_has_two_texts_with_their_segments_or_one(corpus_of, second, pack):
-    corpus = corpus_of(second_sentence=second, pack=pack)
-    task = task_of(corpus, max_length=16)
-    rows = corpus.rows("train", task)
+def test_a_batch_has_two_texts_with_their_segments_or_one(rows_of, second, pack):
+    rows = rows_of(second_sentence=second, pack=pack, max_length=16)
+    task = rows.task
     drawn = rows.epoch(3, 1)
     batch = drawn.gather(np.arange(len(rows)), task.tokenizer.pad_id)
     stored, offsets, pairs = rows.store["input_ids"].values, rows.sentences.offsets, drawn.pairs
@@ -70,14 +66,13 @@ def test_a_batch_has_two_texts_with_their_segments_or_one(corpus_of, second, pac
             assert segments == [0] * (ends[0] + 1) + [1] * (n - ends[0] - 1) + [0] * (len(ids) - n)
 
 
-def test_the_store_is_built_once_for_all_lengths_and_again_if_its_inputs_change(corpus_of, tmp_path):
-    corpus = corpus_of()
+def test_the_store_is_built_once_for_all_lengths_and_again_if_its_inputs_change(rows_of, tmp_path):
     for max_length in (32, 16):
-        corpus.rows("train", task_of(corpus, max_length))
+        rows_of(max_length=max_length)
     stores = tmp_path / "sentences"
     assert len(list(stores.iterdir())) == 1
-    corpus_of(min_sentences=2).rows("train", task_of(corpus))
-    corpus_of(documents=DOCUMENTS[::-1]).rows("train", task_of(corpus))
+    rows_of(min_sentences=2)
+    rows_of(documents=DOCUMENTS[::-1])
     assert len(list(stores.iterdir())) == 3
 
 
@@ -93,35 +88,30 @@ def test_the_store_is_built_once_for_all_lengths_and_again_if_its_inputs_change(
         ([["a b c d. e f g h."], [LONG]], {"min_sentences": 9}, "task.min_sentences=9"),
     ],
 )
-def test_a_corpus_that_cannot_be_paired_is_refused(corpus_of, documents, settings, message):
-    corpus = corpus_of(documents=documents, **settings)
+def test_documents_that_cannot_be_paired_are_refused(rows_of, documents, settings, message):
     with pytest.raises(DataError, match=message):
-        corpus.rows("train", task_of(corpus))
+        rows_of(documents=documents, **settings)
 
 
-def test_a_tokenizer_that_knows_no_word_of_the_documents_is_refused(corpus_of):
-    corpus = corpus_of()
-    task = build_task(corpus.task, SymbolsConfig(symbols="0123456789").build(list, None), [], 32)
+def test_a_tokenizer_that_knows_no_word_of_the_documents_is_refused(rows_of):
+    tokenizer = SymbolsConfig(symbols="0123456789").build(list, None)
     with pytest.raises(DataError, match="knows no word of the train documents.*Set tokenizer=wordpiece"):
-        corpus.rows("train", task)
+        rows_of(tokenizer=tokenizer)
 
 
 def test_pairs_are_counted_before_training(tmp_path):
-    corpus = documents_in(tmp_path)
-    rows = corpus.rows("train", task_of(corpus))
-    facts = pair_facts(rows, corpus)
+    rows = rows_in(tmp_path)
+    facts = pair_facts(rows, documents_of())
     assert [facts[name] for name in ("documents", "paragraphs", "sentences", "pairs")] == [3, 4, 16, 12]
     assert facts["labels"] == {"follows": 6, "random": 6}
     assert facts["truncated"] == 0
     assert guessed_pairs(rows, rows) == {"majority": {"nsp_accuracy": 0.5}}
-    alone = documents_in(tmp_path, second_sentence=SecondSentence.none)
-    single = alone.rows("train", task_of(alone))
-    assert guessed_pairs(single, single) == {} and "labels" not in pair_facts(single, alone)
+    single = rows_in(tmp_path, second_sentence=SecondSentence.none)
+    assert guessed_pairs(single, single) == {} and "labels" not in pair_facts(single, documents_of())
 
 
 def test_the_most_frequent_token_is_counted_in_training_and_named(tmp_path):
-    corpus = documents_in(tmp_path)
-    rows = corpus.rows("train", task_of(corpus))
+    rows = rows_in(tmp_path)
     full_stop = rows.task.tokenizer.encode(["."])[0][0]
     targets = np.array([full_stop, full_stop, rows.task.tokenizer.encode(["six"])[0][0]])
     found = guessed_tokens(rows, targets)

@@ -5,7 +5,6 @@ import pytest
 
 from encoderlab.config.commands import VectorPooling
 from encoderlab.data.examples import TextExample
-from encoderlab.runs.predict import encoded_rows, predictions_of, vectors_of
 from tests.runs.small_assembly import LABELS, assembly_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -13,21 +12,20 @@ TEXTS = ["0123456789", "a", "12ab"]
 
 
 @pytest.fixture(scope="module")
-def assembly():
+def model():
     small = assembly_of()
-    small.model.eval()
+    small.network.eval()
     return small
 
 
-def vectors(assembly, texts, pooling):
-    rows = encoded_rows(assembly, [TextExample(text) for text in texts])
-    return vectors_of(assembly, rows, pooling)
+def vectors(model, texts, pooling):
+    return model.vectors(model.rows([TextExample(text) for text in texts]), pooling)
 
 
-def test_each_example_has_the_prediction_it_has_alone(assembly):
+def test_each_example_has_the_prediction_it_has_alone(model):
     examples = [TextExample(text) for text in (*TEXTS, "", "b" * 40)]
-    for example, answer in zip(examples, predictions_of(assembly, examples), strict=True):
-        (alone,) = predictions_of(assembly, [example])
+    for example, answer in zip(examples, model.predictions(examples), strict=True):
+        (alone,) = model.predictions([example])
         assert answer.labels == alone.labels
         assert answer.probabilities == pytest.approx(alone.probabilities, abs=1e-5)
         assert sum(answer.by_label(LABELS).values()) == pytest.approx(1)
@@ -35,6 +33,6 @@ def test_each_example_has_the_prediction_it_has_alone(assembly):
 
 
 @pytest.mark.parametrize("pooling", VectorPooling)
-def test_a_rows_vectors_are_those_it_has_alone(assembly, pooling):
-    for text, together in zip(TEXTS, vectors(assembly, TEXTS, pooling), strict=True):
-        np.testing.assert_allclose(together, vectors(assembly, [text], pooling)[0], atol=1e-5)
+def test_a_rows_vectors_are_those_it_has_alone(model, pooling):
+    for text, together in zip(TEXTS, vectors(model, TEXTS, pooling), strict=True):
+        np.testing.assert_allclose(together, vectors(model, [text], pooling)[0], atol=1e-5)

@@ -8,41 +8,41 @@ import sys
 import pytest
 
 from encoderlab.errors import SettingError, TrainingError
-from encoderlab.runs.folder import RunFolder, check_free
 from encoderlab.runs.journal import Journal
+from encoderlab.runs.run import Run, check_free
 
 
 def made(*arguments):
     """Return the folder of a run that has written its settings and succeeded."""
-    with RunFolder.new(*arguments) as folder:
-        folder.config.write_text("")
-    return folder
+    with Run.new(*arguments) as run:
+        run.config_file.write_text("")
+    return run
 
 
 def test_runs_started_in_the_same_second_get_separate_folders(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    folders = {made(None, "train", "sst2").root for _ in range(20)}
+    folders = {made(None, "train", "sst2").folder for _ in range(20)}
     assert len(folders) == 20
-    assert all(root.is_dir() and root.parts[:3] == ("outputs", "train", "sst2") for root in folders)
+    assert all(folder.is_dir() and folder.parts[:3] == ("outputs", "train", "sst2") for folder in folders)
 
 
 def test_a_users_empty_folder_is_used_and_a_full_one_refused(tmp_path):
     (tmp_path / "mine").mkdir()
-    folder = made(str(tmp_path / "mine"), "train", "sst2")
-    assert folder.root == tmp_path / "mine"
+    run = made(str(tmp_path / "mine"), "train", "sst2")
+    assert run.folder == tmp_path / "mine"
     with pytest.raises(SettingError, match="already holds an unfinished run.*or resume it with resume="):
         check_free(str(tmp_path / "mine"))
-    folder.report.write_text("")
+    run.report_file.write_text("")
     with pytest.raises(SettingError, match="already holds a run.*Choose another name"):
         check_free(str(tmp_path / "mine"))
 
 
 def test_a_folder_left_by_a_run_killed_before_it_began_can_be_used(tmp_path):
-    folder = RunFolder(tmp_path)
-    for path in (folder.lock, folder.environment, tmp_path / ".tmp-0a1b2c3d-config.yaml"):
+    run = Run(tmp_path)
+    for path in (tmp_path / ".lock", run.environment_file, tmp_path / ".tmp-0a1b2c3d-config.yaml"):
         path.write_text("")
         check_free(str(tmp_path))
-    folder.config.write_text("")
+    run.config_file.write_text("")
     with pytest.raises(SettingError, match="already holds an unfinished run"):
         check_free(str(tmp_path))
 
@@ -58,42 +58,42 @@ def test_a_folder_that_cannot_be_created_is_refused_in_one_line(tmp_path):
 @pytest.mark.parametrize(("steps", "kept"), [((), False), ((0,), False), ((0, 3), True)])
 def test_a_failure_removes_the_folder_unless_a_step_is_worth_keeping(tmp_path, capsys, steps, kept):
     root = tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt), RunFolder.new(str(root), "train", "sst2") as folder:
+    with pytest.raises(KeyboardInterrupt), Run.new(str(root), "train", "sst2") as run:
         for step in steps:
-            (folder.checkpoints / f"step-{step}").mkdir(parents=True)
+            (run.checkpoints_folder / f"step-{step}").mkdir(parents=True)
         raise KeyboardInterrupt
     assert root.exists() == kept
     assert (f"Resume with: encoderlab train resume={root}" in capsys.readouterr().err) == kept
 
 
 def test_half_written_files_are_removed_when_the_run_resumes(tmp_path):
-    folder = made(str(tmp_path / "run"), "train", "sst2")
-    (folder.root / ".tmp-12345678-model").mkdir()
-    (folder.root / ".tmp-12345678-config.yaml").write_text("half")
-    with folder.reopened("train"):
+    run = made(str(tmp_path / "run"), "train", "sst2")
+    (run.folder / ".tmp-12345678-model").mkdir()
+    (run.folder / ".tmp-12345678-config.yaml").write_text("half")
+    with run.reopened("train"):
         pass
-    assert sorted(path.name for path in folder.root.iterdir()) == [".lock", "config.yaml"]
+    assert sorted(path.name for path in run.folder.iterdir()) == [".lock", "config.yaml"]
 
 
 def test_the_current_folder_is_emptied_and_not_deleted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(KeyboardInterrupt), RunFolder.new(".", "train", "sst2") as folder:
-        folder.plots.mkdir()
-        folder.config.write_text("")
+    with pytest.raises(KeyboardInterrupt), Run.new(".", "train", "sst2") as run:
+        run.plots_folder.mkdir()
+        run.config_file.write_text("")
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_another_process_fills_is_refused_and_left_alone(tmp_path):
-    holds = "import sys; from encoderlab.runs.folder import RunFolder; "
-    holds += f"folder = RunFolder.new({str(tmp_path / 'run')!r}, 'train', 'sst2'); folder.__enter__(); print(flush=True); sys.stdin.read()"
+    holds = "import sys; from encoderlab.runs.run import Run; "
+    holds += f"run = Run.new({str(tmp_path / 'run')!r}, 'train', 'sst2'); run.__enter__(); print(flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", holds], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.stdout.readline()
         with pytest.raises(SettingError, match="Another process is using"):
             made(str(tmp_path / "run"), "train", "sst2")
         with (
             pytest.raises(SettingError, match="Another process is using"),
-            RunFolder(tmp_path / "run").reopened("train"),
+            Run(tmp_path / "run").reopened("train"),
         ):
             pass
         assert (tmp_path / "run").exists()
@@ -106,7 +106,7 @@ def test_a_folder_that_another_process_fills_is_refused_and_left_alone(tmp_path)
 )
 def test_a_file_that_cannot_be_written_is_reported_in_one_line(tmp_path, error):
     expected = pytest.raises(TrainingError, match=f"cannot be written or read: {error.strerror}. Free space")
-    with expected, RunFolder.new(str(tmp_path / "run"), "train", "sst2"):
+    with expected, Run.new(str(tmp_path / "run"), "train", "sst2"):
         raise error
 
 

@@ -1,0 +1,155 @@
+"""The end of a run: saves the model, scores the baselines, and writes and shows the report."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, cast
+
+from encoderlab.baselines.supervised import Baseline, baselines
+from encoderlab.data.data import Data
+from encoderlab.data.documents import Documents
+from encoderlab.metrics.pretraining import PretrainingScores
+from encoderlab.metrics.scores import PredictionScores, SplitScores
+from encoderlab.reports import training as reports
+from encoderlab.reports.cards import model_card
+from encoderlab.reports.facts import conflicting_rows, labels_alike, shared_rows
+from encoderlab.runs.document_facts import guessed_pairs, guessed_tokens, pair_facts
+from encoderlab.runs.explain import word_importance
+from encoderlab.runs.fit import Result
+from encoderlab.runs.frozen import frozen_vectors
+from encoderlab.runs.model import Model, Provenance
+from encoderlab.runs.model_folder import save_model
+from encoderlab.runs.prepare import Training
+from encoderlab.runs.records import files_of, run_facts, summary_of
+from encoderlab.runs.run import Run
+from encoderlab.tasks.pretraining import PretrainingConfig
+from encoderlab.tasks.stream import sample_of
+from encoderlab.training.batches import EVALUATION_SEED
+from encoderlab.training.checkpoint import keep_only_weights
+
+SHORTEST_RUN = 100  # steps: a shorter run has no frozen encoder as a baseline
+
+
+def finish(run: Run, training: Training, model: Model, scores: Mapping[str, SplitScores], result: Result) -> None:
+    """Save the model, and write and show the report of a run; it is the last thing that a run writes.
+
+    `model` is that of `training` with what scoring fitted on validation.
+    """
+    if isinstance(training.data, Documents):
+        _finish_encoder(run, training, training.data, model, scores, result)
+    else:
+        _finish_task(run, training, training.data, model, cast("Mapping[str, PredictionScores]", scores), result)
+    if not model.config.training.keep_state:
+        keep_only_weights(run.checkpoints_folder, {result.checkpoint["step"]})
+
+
+def _finish_task(
+    run: Run,
+    training: Training,
+    data: Data,
+    model: Model,
+    scores: Mapping[str, PredictionScores],
+    result: Result,
+) -> None:
+    """Save the model of a run on labelled rows, and write and show its report."""
+    config = model.config
+    split = reports.scored_split(scores)
+
+    # What a reader of the scores should know about the run and the rows.
+    survey = data.description()["splits"]
+    about_rows = [shared_rows(split, survey[split]), labels_alike(survey["train"]["labels"]), conflicting_rows(survey)]
+    notes = [*result.notes, *training.notes, *training.data_notes, *training.model.task.threshold_notes(scores)]
+    notes += [note for note in about_rows if note]
+    init_from = config.starts_from
+    summary = summary_of(training.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
+    simple_models = _baselines(data, split, training.model)
+    report = reports.build_report({**summary, "data_notes": training.data_notes}, scores, simple_models)
+    facts = run_facts(run, training.command)
+
+    # The model comes before the report, which says that the run is finished.
+    longest_row = int(training.rows["train"].epoch(EVALUATION_SEED, 0).lengths.max())
+    model.provenance = Provenance(result.checkpoint, data.paired, data.fingerprints(), longest_row)
+    save_model(model, run.model_folder, model_card(report, facts, model.labels))
+    examples = data.split(split)
+    reports.write_report(run.folder, report, facts, examples, scores[split], partial(word_importance, model))
+
+    # What to do with it now.
+    named = f"run={shlex.quote(str(run.folder))}"
+    text = "text='...' text_pair='...'" if data.paired else "text='...'"
+    commands = ("predict", "attention") if examples.holds_words else ("predict", "explain", "attention")
+    following = [f"encoderlab {name} {named} {text}" for name in commands]
+    following.append(f"encoderlab serve {named}")
+    files = files_of(run, "page", "report", "predictions", "plots", "model")
+    reports.show_report(report, files, [] if run.is_nested else following)
+
+
+def _baselines(data: Data, split: str, model: Model) -> dict[str, Baseline]:
+    """Return the baselines on a split; the linear ones of two classes get a threshold by the task's rule."""
+    config = model.config
+    if not config.baselines:
+        return {}
+    steps = config.training.steps
+    if steps is not None and steps < SHORTEST_RUN:
+        frozen = f"a run of {steps} steps is a trial, and reading all rows with an encoder would take longer"
+    else:
+        frozen = frozen_vectors(data.split("train"), config.tokenizer, model.compute)
+    threshold, positive = config.task.two_class_rule(model.labels)
+    return baselines(data, split, threshold, positive, frozen=frozen)
+
+
+def _finish_encoder(
+    run: Run,
+    training: Training,
+    data: Documents,
+    model: Model,
+    scores: Mapping[str, SplitScores],
+    result: Result,
+) -> None:
+    """Save an encoder that was trained on documents, and write and show its report."""
+    config = model.config
+    rows: Mapping[str, Any] = training.rows
+    notes = [*result.notes, *training.notes]
+    init_from = config.starts_from
+    summary = summary_of(training.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
+    if isinstance(config.task, PretrainingConfig):
+        report = pretraining_report(summary, model, data, rows, cast("Mapping[str, PretrainingScores]", scores))
+    else:
+        teacher = str(getattr(config, "teacher", None))
+        report = reports.run_report(summary, scores, teacher=teacher, pairs=pair_facts(rows["train"], data))
+    facts = run_facts(run, training.command)
+    model.provenance = Provenance(result.checkpoint, bool(model.labels), data.fingerprints())
+    save_model(model, run.model_folder, model_card(report, facts))
+    reports.write_encoder_report(run.folder, report, facts)
+    folder = shlex.quote(str(run.folder))
+    following = [
+        f"encoderlab finetune task=intents init_from={folder}",
+        f"encoderlab embed run={folder} input=texts.txt output=vectors.npy",
+    ]
+    reports.show_report(report, files_of(run, "page", "report", "plots", "model"), following)
+
+
+def pretraining_report(
+    summary: Mapping[str, Any],
+    model: Model,
+    data: Documents,
+    rows: Mapping[str, Any],
+    scores: Mapping[str, PretrainingScores],
+) -> dict[str, Any]:
+    """Return report.json's content of an encoder scored on documents, with what guessing would score."""
+    config = model.config
+    assert isinstance(config.task, PretrainingConfig)
+    split = list(scores)[-1]
+    train = sample_of(rows["train"])
+    guessed: dict[str, Any] = {}
+    if config.baselines:
+        guessed = guessed_tokens(train, scores[split].token_labels) | guessed_pairs(train, rows[split])
+    report = reports.run_report(
+        summary,
+        scores,
+        baselines=guessed,
+        second_sentence=config.task.second_sentence.value,
+        pairs=pair_facts(rows["train"], data),
+    )
+    return report | {"verdict": reports.pretraining_verdict(report)}

@@ -1,0 +1,333 @@
+"""A model: an encoder with its heads, its tokenizer and task, on a device; built for a run or loaded from a folder.
+
+It is what `encoderlab.load` returns, what `predict` and `serve` hold, and what a run trains.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from encoderlab.batch import Batch, Prediction
+from encoderlab.config.commands import RunConfig, VectorPooling
+from encoderlab.data.dataset import DatasetConfig
+from encoderlab.data.examples import Example, TextExample, WordsExample
+from encoderlab.data.tokenizers import Tokenizer
+from encoderlab.data.tokens import tokenize_examples
+from encoderlab.errors import DataError, SettingError, one_line
+from encoderlab.metrics.scores import SplitScores
+from encoderlab.model.attention import attention_kernel
+from encoderlab.model.config import HeadSizes, ModelConfig, Pairs, Pooling
+from encoderlab.model.heads import ClsPool, EncoderWithHeads, MeanPool, pool_windows, without_weights
+from encoderlab.model.packing import FIRST_TOKENS
+from encoderlab.system.device import Compute, choose_compute
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
+from encoderlab.tasks.rows import ExampleRows
+from encoderlab.tasks.task import RowPrediction, Task
+from encoderlab.training.batches import Rows, scoring_batches
+from encoderlab.training.distribution import distribution, is_sharded
+from encoderlab.training.evaluation import evaluate, predict_batches
+from encoderlab.training.loss import LabelWeights
+
+READ_ON = Compute(torch.device("cpu"), torch.float32, 1, "not used yet")  # until a command chooses a device
+POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool()}
+Output = TypeVar("Output")
+
+
+class Network(Protocol):
+    """What a model's predictions need of an encoder with heads: `EncoderWithHeads`, or an ONNX graph of one."""
+
+    separates_pairs: bool
+
+    def __call__(self, batch: Batch) -> Prediction: ...
+
+    def to(self, device: torch.device) -> Network: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """Where a model comes from: after which step its weights were taken and why, and what it was trained on.
+
+    `paired` tells whether an example is two texts (None: unknown); `fingerprints` has one for each split's rows, so
+    that a dataset that has changed since is noticed. `longest_row` is the length in tokens of the longest training row
+    (None: unknown): what a model does with much longer ones has never been tested.
+    """
+
+    checkpoint: dict[str, Any]
+    paired: bool | None
+    fingerprints: dict[str, str]
+    longest_row: int | None = None
+
+
+@dataclass(eq=False)
+class Model:
+    """An encoder with its heads (`network`), tokenizer and task, on a device.
+
+    `config` has the settings it was trained with, those of the encoder (`shape`) in full; `config.dataset` is None if
+    there was no run, as for an encoder alone. `provenance` is None while it is trained. `pooler` holds the weights of
+    BERT's pooler (`pool.dense.*`) that came with an encoder without a head: only a run that starts from it uses them.
+    `label_weights` weigh the labels in the loss, and `compiled` says whether the encoder is compiled, and why not. The
+    `processes` share its scoring.
+    """
+
+    config: RunConfig
+    task: Task
+    network: EncoderWithHeads
+    compute: Compute
+    provenance: Provenance | None = None
+    pooler: dict[str, Tensor] = field(default_factory=dict)
+    processes: Processes = SINGLE_PROCESS
+    label_weights: LabelWeights | None = None
+    compiled: str | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle weights, settings and tokenizer; the device is chosen where the model is opened again."""
+        network = self.network
+        if self.compute.device.type != "cpu":
+            network = copy.deepcopy(network).to("cpu")
+        is_open = self.compute is not READ_ON
+        return _reopened, (self.config, self.task, network, self.provenance, self.pooler, is_open)
+
+    @property
+    def shape(self) -> ModelConfig:
+        """Return the encoder's settings in full."""
+        assert isinstance(self.config.model, ModelConfig), "the settings have not been settled"
+        return self.config.model
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.task.tokenizer
+
+    @property
+    def labels(self) -> list[str]:
+        """Return the names of the classes, in the order of their ids."""
+        return self.task.labels
+
+    @property
+    def name(self) -> str:
+        """Return the name of the task it was trained on."""
+        return self.config.task.name
+
+    @property
+    def origin(self) -> Provenance:
+        """Return the `provenance` of a finished model."""
+        assert self.provenance is not None, "a model in training has none"
+        return self.provenance
+
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """Return all weights by name, and those of a `pooler`."""
+        return self.network.state_dict() | self.pooler
+
+    @property
+    def choices(self) -> list[str]:
+        """Return what was chosen for speed, in lines: the device and, of our own network, attention and compilation."""
+        compute = self.compute
+        if not isinstance(self.network, EncoderWithHeads):
+            return [f"{compute}, by onnxruntime"]
+        dropout = 0.0 if self.provenance else self.shape.attention_dropout
+        kernel = attention_kernel(compute.device, compute.precision, dropout, self.shape.head_width)
+        sharing = distribution(self.config.training, self.processes)
+        lines = [str(compute) if sharing is None else f"{compute}, {sharing}", f"attention: {kernel}"]
+        if self.compiled is not None:
+            lines[-1] += f", {self.compiled}"
+        return lines
+
+    def rows(self, examples: Sequence[Example]) -> ExampleRows:
+        """Return new texts as rows for this model. Raises DataError for one that it cannot read.
+
+        They are read without HTML if it was trained without.
+        """
+        if getattr(self.config.dataset, "strip_html", False):
+            examples = [example.without_html() for example in examples]
+        return self.task.rows(tokenize_examples(examples, self.tokenizer))
+
+    def scoring_batches(self, rows: Rows, processes: Processes = SINGLE_PROCESS) -> Iterator[Batch]:
+        """Yield each of `rows` once, on the model's device; the `processes` are dealt them in turn."""
+        return scoring_batches(rows, self.tokenizer.pad_id, self.compute.device, self.shape.d_model, processes)
+
+    def evaluate(self, rows: Rows) -> SplitScores:
+        """Score the model on all of `rows`; the processes of the run share them."""
+        batches = self.scoring_batches(rows, self.processes)
+        return evaluate(self.network, batches, self.task.metrics(), self.compute, self.processes)
+
+    def predict(self, texts: str | Sequence[str | tuple[str, str]]) -> list[dict[str, Any]]:
+        """Return a prediction for each text, or pair of texts, in their order; for a single string, a list of one.
+
+        `predicted` is a label, with the `probabilities` of all labels; a list of labels, with those probabilities; or a
+        number. A blank text has None for each of them. For a task on words, it is a list with a label for each word
+        that the model reads. Raises SettingError if `texts` is not a list of texts, DataError for texts that cannot be
+        read.
+        """
+        examples = self._examples(texts)
+        for example in examples:
+            self.check_paired(isinstance(example, TextExample) and example.text_pair is not None)
+        predictions = []
+        for example, prediction in zip(examples, self.predictions(examples), strict=True):
+            predictions.append(unless_blank(example, self.task.plain(prediction)))
+        return predictions
+
+    def embed(
+        self, texts: str | Sequence[str | tuple[str, str]], pooling: str | None = None, *, normalize: bool = False
+    ) -> np.ndarray:
+        """Return a vector for each text, [texts, d_model]: the `mean` of its tokens or its `cls`, of length 1 if
+        `normalize`. Without a `pooling` it is the one that the encoder's sentence vectors were trained with, else mean.
+
+        Raises SettingError and DataError as `predict` does.
+        """
+        if pooling is not None and pooling not in VectorPooling.__members__:
+            raise SettingError(f"pooling={pooling} is not a valid choice", allowed=", ".join(VectorPooling.__members__))
+        vector_pooling = None if pooling is None else VectorPooling[pooling]
+        return self.vectors(self.rows(self._examples(texts)), vector_pooling, normalize=normalize)
+
+    def _examples(self, texts: str | Sequence[str | tuple[str, str]]) -> list[Example]:
+        listed = [texts] if isinstance(texts, str) else texts
+        if not isinstance(listed, Sequence) or not all(map(_is_text, listed)):
+            wrong = f"{one_line(repr(listed))[:80]} is not a list of texts"
+            raise SettingError(wrong, allowed='["..."], or pairs as [("...", "...")]')
+        examples = []
+        for text in listed:
+            first, second = text if isinstance(text, tuple) else (text, None)
+            examples.append(self.example(first, second))
+        return examples
+
+    def example(self, text: str, text_pair: str | None = None) -> Example:
+        """Return one text or a pair as an example; for a task on words, the text split at white space."""
+        return WordsExample(tuple(text.split())) if self.task.config.of_words else TextExample(text, text_pair)
+
+    def predictions(self, examples: Sequence[Example]) -> list[RowPrediction]:
+        """Return the prediction for each example. Raises DataError for one that the model cannot read."""
+        return self.outputs(self.rows(examples), self.task.predictions)
+
+    def outputs(self, rows: ExampleRows, read: Callable[[Prediction, Batch], Iterable[Output]]) -> list[Output]:
+        """Return what `read` makes of the network's output for each row: an item for each row of a batch."""
+
+        def predict(batch: Batch) -> Iterable[Output]:
+            with torch.inference_mode():
+                with self.compute.autocast():
+                    prediction = self.network(batch)
+                return read(prediction, batch)
+
+        outputs: dict[int, Output] = {}
+        for batch, of_rows in predict_batches(self.scoring_batches(rows), predict, self.compute):
+            outputs.update(zip(batch.rows.tolist(), of_rows, strict=True))
+        return [outputs[row] for row in range(len(rows))]
+
+    def vectors(
+        self, rows: ExampleRows, pooling: VectorPooling | None = None, *, normalize: bool = False
+    ) -> np.ndarray:
+        """Return the vector of each row, [rows, d_model]; for a row in several windows, the mean of theirs.
+
+        Without a `pooling`, it is that of the first token for an encoder whose sentence vectors were trained so, else
+        the mean.
+        """
+        if pooling is None:
+            of_first = self.shape.pooling is Pooling.cls and self.shape.pairs is Pairs.separate
+            pooling = VectorPooling.cls if of_first else VectorPooling.mean
+        encode = partial(self._vectors_of_batch, pooling=pooling, normalize=normalize)
+        vectors = np.empty((len(rows), self.shape.d_model), np.float32)
+        for batch, of_rows in predict_batches(self.scoring_batches(rows), encode, self.compute):
+            vectors[batch.rows.cpu().numpy()] = of_rows
+        return vectors
+
+    @torch.inference_mode()
+    def _vectors_of_batch(self, batch: Batch, *, pooling: VectorPooling, normalize: bool) -> np.ndarray:
+        # The last layer computes only the first token where that is all the pooling reads.
+        selection = FIRST_TOKENS if pooling is VectorPooling.cls else None
+        with self.compute.autocast():
+            hidden = self.network.encoder.encode(
+                batch.input_ids, batch.token_type_ids, batch.attention_mask, selection=selection
+            )
+        vectors = POOLINGS[pooling](hidden.float(), batch.attention_mask)
+        if batch.attention_mask is not None:  # a row without tokens, such as an empty text, is zero
+            vectors = vectors.where(batch.attention_mask.any(dim=1, keepdim=True), 0.0)
+        if batch.row_of_sequence is not None:
+            vectors = pool_windows(vectors, batch.row_of_sequence, len(batch), "mean")
+        if normalize:
+            vectors = F.normalize(vectors, dim=-1)
+        return vectors.cpu().numpy()
+
+    def check_paired(self, paired: bool) -> None:
+        """Raise DataError for one text if the model was trained on pairs, and the reverse, as far as is known."""
+        trained_on_pairs = self.origin.paired
+        if trained_on_pairs is not None and paired != trained_on_pairs:
+            expected, got = ("pairs of texts", "one text") if trained_on_pairs else ("single texts", "a pair")
+            remedy = "Add text_pair (or its column)" if trained_on_pairs else "Remove text_pair"
+            raise DataError(f"This model was trained on {expected}, but {got} was given", remedy=remedy)
+
+    @property
+    def own_dataset(self) -> DatasetConfig:
+        """Return the dataset the model was trained on. Raises DataError for a model without a run."""
+        if self.config.dataset is None:
+            wrong = f"{self.name} is a model without a run, so its dataset and its splits are unknown"
+            raise DataError(wrong, remedy="Set text=... or input=FILE, or, with eval, dataset=...")
+        return self.config.dataset
+
+
+def _reopened(
+    config: RunConfig,
+    task: Task,
+    network: EncoderWithHeads,
+    provenance: Provenance | None,
+    pooler: dict[str, Tensor],
+    is_open: bool,
+) -> Model:
+    """Return a model that was pickled, on the device that its settings choose on this machine if it was open."""
+    compute = READ_ON
+    if is_open:
+        training = config.training
+        width = config.model.resolve(None).d_model
+        compute = choose_compute(training.device, training.precision.value, training.threads, width=width)
+        network.to(compute.device)
+    return Model(config, task, network, compute, provenance, pooler)
+
+
+def _is_text(value: Any) -> bool:
+    """Return whether the value is a text, or a pair of texts."""
+    pair = isinstance(value, tuple) and len(value) == 2
+    return isinstance(value, str) or (pair and all(isinstance(part, str) for part in value))
+
+
+def is_blank(example: Example) -> bool:
+    """Return whether nothing can be predicted for the example, because a text of it is empty or white space."""
+    if not isinstance(example, TextExample):
+        return False
+    has_pair = example.text_pair is None or bool(example.text_pair.strip())
+    return not (example.text.strip() and has_pair)
+
+
+def unless_blank(example: Example, prediction: dict[str, Any]) -> dict[str, Any]:
+    """Return the prediction; for a blank example, the same keys without values."""
+    if not is_blank(example):
+        return prediction
+    empty = {"probabilities": dict.fromkeys(prediction.get("probabilities", {}))}
+    return {name: empty.get(name) for name in prediction}
+
+
+def build_network(config: RunConfig, tokenizer: Tokenizer, heads: HeadSizes, processes: Processes) -> EncoderWithHeads:
+    """Return a network with fresh weights, drawn from `config.seed`; of one to be sharded, only the main process has
+    weights.
+
+    Raises SettingError if they do not fit into memory.
+    """
+    assert isinstance(config.model, ModelConfig)
+    arguments = (config.model, tokenizer.vocabulary_size, tokenizer.pad_id, heads)
+    torch.manual_seed(config.seed)
+    if is_sharded(config.training, processes) and not processes.is_main:
+        return without_weights(*arguments)
+    try:
+        return EncoderWithHeads(*arguments)
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, RuntimeError) and "allocate" not in str(error):
+            raise
+    size = f"{without_weights(*arguments).n_parameters:,} parameters"
+    remedy = f"Choose a smaller one than model.n_layers={config.model.n_layers} model.d_model={config.model.d_model}"
+    raise SettingError(f"A model of {size} does not fit into this machine's memory", remedy=remedy)

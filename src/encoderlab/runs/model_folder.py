@@ -1,0 +1,330 @@
+"""The model folder: weights, config and tokenizer, all that eval, predict and attention need, in formats that run no
+code.
+
+Only known schemas are built from a saved config. Weights are compared with the shapes that the config requires before a
+model of its size is built.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import safetensors.torch
+import torch
+import yaml
+from torch import Tensor
+
+from encoderlab.config.commands import OpenRunConfig, RunConfig, settings_to_dict
+from encoderlab.config.composing import settings_from_dict
+from encoderlab.data.tokenizers import PretrainedConfig, Tokenizer
+from encoderlab.errors import DataError, SettingError, one_line
+from encoderlab.exchange.sentences import sentence_pooling
+from encoderlab.exchange.weights import check_shapes, read_config, read_weights
+from encoderlab.model.config import ModelConfig, Pairs, Pooling
+from encoderlab.model.heads import EncoderWithHeads, weight_shapes, without_weights
+from encoderlab.runs.model import READ_ON, Model, Provenance
+from encoderlab.settings import CACHE, REQUIRED, without_folders
+from encoderlab.shipped import shipped_folder, suggestion
+from encoderlab.system.device import choose_compute
+from encoderlab.system.files import MANIFEST, atomic_write, differing_files, write_manifest
+from encoderlab.system.processes import SINGLE_PROCESS, Processes
+from encoderlab.tasks.classification import ClassificationConfig
+from encoderlab.tasks.multilabel import MultilabelConfig
+from encoderlab.tasks.pretraining import PretrainingConfig, SecondSentence
+from encoderlab.tasks.regression import RegressionConfig
+from encoderlab.tasks.tagging import Decoding, TaggingConfig
+from encoderlab.tasks.task import Task, TaskConfig
+from encoderlab.tasks.vectors import EncodingConfig
+from encoderlab.training.checkpoint import weights_of
+from encoderlab.training.config import TrainingConfig
+
+if TYPE_CHECKING:
+    from encoderlab.exchange.huggingface import HuggingFaceModel
+
+MODEL_TYPE = "encoderlab"  # in the config.json of our own models
+MODEL = "model"  # the folder of the model inside that of its run
+GRAPH = "model.onnx"
+GRAPH_FILES = (GRAPH, "config.json", "tokenizer.json", "tokenizer_config.json")
+MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
+NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on": None}
+HASHED = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
+PLACES = {"cache_dir": CACHE, "run_dir": None, "resume": None}  # of another machine
+ENCODER = "encoder"  # in config.json, the entry of an encoder without a head
+BY_TOKEN = ("encoder.embeddings.token.weight", "masked_token_head.decoder.weight", "masked_token_head.bias")
+
+
+def save_model(model: Model, folder: Path, card: str) -> None:
+    """Write a model to `folder`, with `card` as its README.md and a manifest of hashes; it appears whole or not at all.
+
+    A model that a run wrote before it was resumed is replaced.
+    """
+    with atomic_write(folder) as temporary:
+        temporary.mkdir(parents=True)
+        write_model(temporary, model, weights_of(model.network), {"format": "pt"})
+        (temporary / "README.md").write_text(card, encoding="utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_model(folder: Path, model: Model, weights: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write the content of a model folder, and its manifest, to an existing folder: the `weights` with `metadata`."""
+    content = safetensors.torch.save(weights, metadata=metadata)
+    (folder / "model.safetensors").write_bytes(content)  # safetensors' own writer has no errno for a full disk
+    model.tokenizer.save(folder / "tokenizer.json")
+    config = json.dumps(config_json(model), indent=2, ensure_ascii=False) + "\n"
+    (folder / "config.json").write_text(config, encoding="utf-8")
+    write_manifest(folder, HASHED)
+
+
+def config_json(model: Model) -> dict[str, Any]:
+    """Return the content of config.json, with files named without their folders. An encoder without a head has only its
+    name, size and shape, not a run's settings.
+    """
+    names = dict(enumerate(model.labels))
+    content: dict[str, Any] = {
+        "model_type": MODEL_TYPE,
+        "id2label": names,
+        "label2id": {label: index for index, label in names.items()},
+        "origin": asdict(model.origin),
+    }
+    if isinstance(model.config.task, EncodingConfig):
+        content[ENCODER] = {"name": model.name, "model": settings_to_dict(model.shape)}
+    else:
+        content["encoderlab"] = without_folders(settings_to_dict(_settings_of_any_run(model.config))) | PLACES
+    return content
+
+
+def _settings_of_any_run(config: RunConfig) -> RunConfig:
+    """Return the settings that any run has, without those of a single command, such as init_from."""
+    return RunConfig(**{name: getattr(config, name) for name in RunConfig.__dataclass_fields__})
+
+
+def encoder_shape(config: RunConfig) -> ModelConfig:
+    """Return the encoder's settings for another run; an encoder of sentence vectors separates pairs."""
+    shape = config.model.resolve(None)
+    return replace(shape, pairs=Pairs.separate) if config.task.separates_pairs else shape
+
+
+def encoder_alone(model: Model, name: str) -> Model:
+    """Return the encoder of a model without a head, called `name`, without the run's dataset.
+
+    Models trained from it use mean pooling unless configured otherwise, and reports call it by that name.
+    """
+    shape = replace(encoder_shape(model.config), name=name, pooling=Pooling.mean)
+    no_dataset: Any = None
+    config = replace(model.config, task=EncodingConfig(name=name), dataset=no_dataset, model=shape, run_dir=None)
+    task = config.task.build(model.tokenizer, [], shape.reach)
+    kept = {weight: value for weight, value in model.network.state_dict().items() if weight.startswith("encoder.")}
+    network = network_of(shape, task, kept)
+    return Model(config, task, network, model.compute, Provenance(model.origin.checkpoint, None, {}))
+
+
+def in_user_units(model: Model) -> Model:
+    """Return the model with the mean and deviation of a predicted number folded into its last layer."""
+    task = model.config.task
+    if not isinstance(task, RegressionConfig) or task.mean is None or task.deviation is None:
+        return model
+    weights = dict(model.network.state_dict())
+    weights["sequence_head.weight"] = weights["sequence_head.weight"] * task.deviation
+    weights["sequence_head.bias"] = weights["sequence_head.bias"] * task.deviation + task.mean
+    config = replace(model.config, task=replace(task, mean=0.0, deviation=1.0))
+    built = config.task.build(model.tokenizer, model.labels, model.shape.reach)
+    return replace(model, config=config, task=built, network=network_of(model.shape, built, weights))
+
+
+def network_of(shape: ModelConfig, task: Task, weights: dict[str, Tensor]) -> EncoderWithHeads:
+    """Return a network with these weights, in evaluation mode, without drawing others first."""
+    tokenizer = task.tokenizer
+    network = without_weights(shape, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
+    own = {name: weights[name].to(torch.float32, copy=True) for name in network.state_dict()}
+    network.load_state_dict(own, assign=True)
+    return network.eval()
+
+
+def load_model(run: str | Path, device: str = "auto") -> Model:
+    """Open a finished run, its model folder, a Hugging Face folder, an exported graph or a shipped encoder.
+
+    Raises DataError if it is damaged or missing.
+    """
+    cache = os.environ.get("ENCODERLAB_CACHE", CACHE)
+    return open_model(OpenRunConfig(cache_dir=cache, run=str(run), device=device), or_graph=True)
+
+
+def open_model(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS, *, or_graph: bool = False) -> Model:
+    """Open the model that `run.run` names, on the device that the settings choose; with `or_graph`, an exported graph
+    too.
+
+    Only the main process reads it, and broadcasts it. Raises DataError if it is damaged or missing.
+    """
+    model = processes.broadcast_from_main(lambda: read_model(model_folder(run.run), or_graph=or_graph))
+    device = run.device
+    precision = run.precision.value
+    if not isinstance(model.network, EncoderWithHeads):
+        if device not in ("auto", "cpu") or precision == "bf16":
+            unusable = f"precision={precision}" if device in ("auto", "cpu") else f"device={device}"
+            wrong = f"{unusable} does not work with {run.run}, an ONNX graph"
+            raise SettingError(wrong, allowed="device=cpu precision=fp32")
+        device = "cpu"
+        precision = "fp32"
+    compute = choose_compute(
+        device, precision, run.threads, width=model.shape.d_model, setting="device", processes=processes
+    )
+    model.network.to(compute.device)
+    return replace(model, compute=compute, processes=processes)
+
+
+def read_model(folder: Path, *, or_graph: bool = False) -> Model:
+    """Read a model folder, ours or one of transformers; with `or_graph` also an exported graph, which can only predict.
+
+    Raises DataError if it is damaged, not supported, or has other weights than its config requires.
+    """
+    graph = folder / GRAPH if is_graph(folder) else None
+    if graph is not None and not or_graph:
+        wrong = f"{folder} contains an ONNX graph without weights, which only predict and serve can open"
+        raise DataError(wrong, remedy="Use the run it was exported from")
+    if is_huggingface(folder):
+        return _of_huggingface(folder)
+    if (folder / MANIFEST).is_file():
+        differing = differing_files(folder)
+        if differing:
+            # neither safetensors nor PyTorch notices a flipped bit in a weight
+            remedy = f"Use another copy; if you changed a file yourself, remove {folder / MANIFEST}"
+            raise DataError(f"{folder} is damaged: {differing[0]} does not match {MANIFEST}", remedy=remedy)
+    try:
+        content = read_config(folder)
+        labels = [str(content["id2label"][str(index)]) for index in range(len(content["id2label"]))]
+        provenance = Provenance(**content["origin"])
+        config = _settings_of(folder, content)
+        if not isinstance(config.model, ModelConfig):
+            raise ValueError("config.json does not contain the model's size and shape")
+        if not isinstance(provenance.longest_row, int | None):
+            raise ValueError("config.json has no number as the length of the longest training row")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SettingError, yaml.YAMLError) as error:
+        wrong = f"{folder} is damaged or not an encoderlab model: {one_line(str(error))[:200]}"
+        raise DataError(wrong, remedy="Use another run") from None
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    task = config.task.build(tokenizer, labels, config.model.reach)
+    if graph is not None:
+        from encoderlab.exchange.onnx import GraphModel
+
+        shapes = without_weights(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
+        network: Any = GraphModel(graph, shapes)  # it predicts, and refuses everything else
+        return Model(config, task, network, READ_ON, provenance)
+    weights = read_weights(folder / "model.safetensors")
+    required = weight_shapes(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
+    check_shapes(folder, required, weights)
+    return Model(config, task, network_of(config.model, task, weights), READ_ON, provenance)
+
+
+def _settings_of(folder: Path, content: dict[str, Any]) -> RunConfig:
+    """Return the settings in our config.json. If they are damaged, raises whatever parsing raises."""
+    encoder = content.get(ENCODER)
+    if encoder:
+        shape = {name: value for name, value in encoder["model"].items() if name != "schema"}
+        return _without_run(folder, EncodingConfig(name=encoder["name"]), settings_from_dict(shape, ModelConfig))
+    settings = content["encoderlab"]
+    of_run = folder.parent / "config.yaml"
+    if folder.name == MODEL and of_run.is_file():  # it knows the folder of the rows
+        settings |= {"dataset": yaml.safe_load(of_run.read_text(encoding="utf-8"))["dataset"]}
+    return settings_from_dict(settings, RunConfig)
+
+
+def _without_run(folder: Path, task: TaskConfig, shape: ModelConfig) -> RunConfig:
+    """Return the settings of a model without a run."""
+    no_dataset: Any = None  # see `Model`
+    return RunConfig(REQUIRED, task, no_dataset, PretrainedConfig(name=str(folder)), shape, TrainingConfig())
+
+
+def _of_huggingface(folder: Path) -> Model:
+    """Return the model of a Hugging Face folder, for a task of ours that is named after the folder."""
+    from encoderlab.exchange.huggingface import read_huggingface
+
+    model = read_huggingface(folder)
+    path = folder / "tokenizer.json"
+    if path.is_file():
+        tokenizer = Tokenizer.load(path)
+    elif (folder / "vocab.txt").is_file():  # without, transformers would build a tokenizer without a single token
+        tokenizer = PretrainedConfig(name=str(folder)).build(list, folder)
+    else:
+        raise DataError(f"{folder} has no tokenizer", allowed="a folder with tokenizer.json or vocab.txt")
+    n_tokens = tokenizer.vocabulary_size
+    if n_tokens > model.vocabulary_size:
+        wrong = f"{folder} has embeddings of {model.vocabulary_size:,} tokens, but its tokenizer has {n_tokens:,}"
+        raise DataError(wrong, remedy="Use a checkpoint with its own tokenizer")
+    # tables are often padded to a round number of rows, which no text uses
+    tables = {name: model.weights[name][:n_tokens].contiguous() for name in BY_TOKEN if name in model.weights}
+    weights = model.weights | tables
+    task_config = _task_of(model, folder.resolve().name)
+    shape = model.config
+    pooling = sentence_pooling(folder)
+    if isinstance(task_config, EncodingConfig) and pooling is not None:
+        shape = replace(shape, pooling=pooling, pairs=Pairs.separate)
+    config = _without_run(folder, task_config, shape)
+    task = task_config.build(tokenizer, model.labels, shape.reach)
+    network = network_of(shape, task, weights)
+    own = network.state_dict()
+    pooler = {name: weight.float() for name, weight in weights.items() if name.startswith("pool.") and name not in own}
+    return Model(config, task, network, READ_ON, Provenance(NOT_KNOWN, None, {}), pooler)
+
+
+def _task_of(model: HuggingFaceModel, name: str) -> TaskConfig:
+    """Return the task that the checkpoint's heads were trained for."""
+    heads = model.heads
+    if heads.vocabulary:
+        second = SecondSentence.next if model.labels else SecondSentence.none
+        return PretrainingConfig(name=name, second_sentence=second)
+    if heads.token_classes is not None:
+        # it may have learned IOB1, and transformers decodes this way
+        return TaggingConfig(name=name, decoding=Decoding.argmax)
+    if heads.sequence_classes is None:
+        return EncodingConfig(name=name)
+    if heads.sequence_target == "number":
+        return RegressionConfig(name=name, mean=0.0, deviation=1.0)
+    if heads.sequence_target == "label_set":
+        return MultilabelConfig(name=name, thresholds=model.thresholds)
+    threshold = (model.thresholds or {}).get(model.positive_label or "")
+    return ClassificationConfig(name=name, positive_label=model.positive_label, threshold=threshold)
+
+
+def model_folder(name: str, setting: str = "run") -> Path:
+    """Return the model folder that `setting`=`name` names: a run's model/, that folder itself, a Hugging Face folder,
+    or a shipped encoder's.
+
+    Raises DataError if there is none, or the shipped encoder is damaged.
+    """
+    if (shipped := shipped_folder(name)) is not None:
+        return shipped
+    path = Path(name).expanduser()
+    for folder in (path / MODEL, path):
+        if all((folder / file).is_file() for file in MODEL_FILES) or is_graph(folder):
+            return folder
+    if is_huggingface(path):
+        return path
+    if not path.exists():
+        remedy = suggestion(name, setting) or f"Set {setting}=... to the folder that training printed at its end"
+        raise DataError(f"{setting}={name} does not exist", remedy=remedy)
+    first = path / "fold-1"
+    remedy = f"Its folds have models: {setting}={first}" if first.is_dir() else ""
+    allowed = f"a run folder, a folder with {', '.join(MODEL_FILES)}, or a Hugging Face folder with a config.json"
+    raise DataError(f"{setting}={name} has no finished model", allowed=allowed, remedy=remedy)
+
+
+def is_huggingface(folder: Path) -> bool:
+    """Return whether the folder has a config.json that names another kind of model than ours."""
+    return _model_type(folder) not in (None, MODEL_TYPE)
+
+
+def is_graph(folder: Path) -> bool:
+    """Return whether the folder contains a graph that we exported together with the settings of its run."""
+    return all((folder / name).is_file() for name in GRAPH_FILES) and _model_type(folder) == MODEL_TYPE
+
+
+def _model_type(folder: Path) -> str | None:
+    try:
+        return read_config(folder).get("model_type")
+    except DataError:
+        return None

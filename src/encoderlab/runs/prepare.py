@@ -1,0 +1,252 @@
+"""Prepares a run: everything that is read, refused or decided before its folder exists and its first step is taken."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+
+from encoderlab.config.commands import DistillConfig, RunConfig
+from encoderlab.data.data import Data
+from encoderlab.data.documents import Documents
+from encoderlab.data.tokenizers import Tokenizer
+from encoderlab.errors import SettingError
+from encoderlab.model.config import ModelConfig, Pairs
+from encoderlab.reports.facts import show_survey
+from encoderlab.reports.training import show_pairs
+from encoderlab.runs.distillation import Teacher, check_distillation
+from encoderlab.runs.document_facts import pair_facts
+from encoderlab.runs.frozen import set_linear_head, wants_linear_head
+from encoderlab.runs.load_data import load_data
+from encoderlab.runs.model import Model, build_network
+from encoderlab.runs.pretrained import load_into, load_start, shape_for, tokenizer_for
+from encoderlab.runs.records import announce, open_run
+from encoderlab.runs.resume import resumed
+from encoderlab.runs.run import Run
+from encoderlab.runs.settle import Facts, settle
+from encoderlab.runs.tokens import Tokens
+from encoderlab.system.device import Compute, choose_compute
+from encoderlab.system.processes import Processes
+from encoderlab.tasks.rows import ExampleRows
+from encoderlab.tasks.sentence_rows import SentenceRows
+from encoderlab.training.batches import MicroBatches, Rows
+from encoderlab.training.config import length_in_words, seconds_of, steps_per_epoch, total_steps
+from encoderlab.training.distribution import compile_encoder, is_sharded, seconds_uncompiled
+from encoderlab.training.optimizer import freeze
+
+LINEAR_HEAD = "The head was initialised with a logistic regression on the vectors of the encoder"
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """A run that is ready for its first step.
+
+    The `model` has the final settings; `requested` are those before the open ones were decided, and `notes` say what
+    was decided. `data_notes` say which rows are read in part. `rows` are those of `train` and of the
+    splits that are scored.
+    """
+
+    command: str
+    requested: RunConfig
+    data: Data | Documents
+    model: Model
+    rows: Mapping[str, Rows]
+    micro_batches: MicroBatches
+    notes: list[str]
+    data_notes: list[str]
+    files: Mapping[str, str]
+
+    def open_run(self) -> AbstractContextManager[Run]:
+        """Open the run's folder, new or resumed, with its settings recorded in it."""
+        model = self.model
+        return open_run(
+            model.config,
+            self.command,
+            self.data,
+            model.compute,
+            model.processes,
+            requested=self.requested,
+            files=self.files,
+        )
+
+    def announce(self, run: Run) -> None:
+        """Print what is about to be trained, how fast and how long."""
+        model = self.model
+        epoch = "window" if model.config.dataset.is_stream else "epoch"
+        evaluated = "validation" in self.rows
+        length = length_in_words(model.config.training, len(self.rows["train"]), evaluated=evaluated, epoch=epoch)
+        parameters = f"{model.network.n_parameters:,} parameters"
+        announce(parameters, *model.choices, str(self.micro_batches), length, f"run folder {run.folder}")
+
+
+def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bool = True) -> Training:
+    """Read the data and the weights to start from, settle every open setting, and build the model and its rows.
+
+    Unless a split is to be `scored`, none needs to have labels. Raises SettingError or DataError, each with a remedy,
+    for anything that does not fit together or this machine.
+    """
+    # A run that is resumed brings its settings. Only here are there two configs: what was asked for, and what it gives.
+    requested = resumed(config, command, processes)
+    _check_command(requested, command, processes)
+    config = requested
+
+    # The encoder to start from is read first, so that what does not match it is refused at once.
+    start = load_start(config, processes)
+    teacher = Teacher.open(config) if isinstance(config, DistillConfig) else None
+
+    # The main process reads and tokenises, and the others find its work in the cache.
+    with processes.main_process_first():
+        data = load_data(config, scored=scored)
+        names = data.scored_splits() if scored else [name for name in ("validation", "test") if name in data.by_name]
+        if isinstance(data, Data):
+            show_survey(data.description()["splits"])
+        if teacher is not None:
+            teacher.check(requested, data)
+        tokenizer = tokenizer_for(config, data, start, None if teacher is None else teacher.encoder)
+        pack = config.dataset.pack
+        tokens = Tokens(data, tokenizer, ["train", *names], config.cache, pack=pack, seed=config.seed)
+
+        # Every open setting is decided here, from facts alone.
+        width = config.model.resolve(shape_for(config.task, start)).d_model
+        compute = choose_compute(
+            config.training.device,
+            config.training.precision.value,
+            config.training.threads,
+            width=width,
+            deterministic=config.training.deterministic,
+            processes=processes,
+        )
+        facts = Facts(
+            row_lengths=tokens.row_lengths,
+            n_rows={name: len(data.by_name[name]) for name in ["train", *names]} if isinstance(data, Data) else {},
+            labels=data.labels,
+            survey=data.survey if isinstance(data, Data) else None,
+            held_out="validation" in data.origin.get("taken_from_train", {}),
+            has_validation=data.has_validation,
+            paired=data.paired,
+            start=shape_for(config.task, start),
+            teacher_width=None if teacher is None else teacher.width,
+            dataset=data.decided,
+            device=compute.device.type,
+            processes=processes.size,
+        )
+        config, notes = settle(config, facts)
+
+        # The model, and the rows as it reads them.
+        model = build_model(config, data, tokenizer, start, compute, processes)
+        data_notes: list[str] = []
+        rows = tokens.rows(model.task)
+        if isinstance(data, Data):
+            data_notes = reading_notes(model, rows)
+        elif config.task.command == "pretrain":
+            show_pairs(pair_facts(cast("SentenceRows", rows["train"]), data), {})
+        for note in (*notes, *data_notes):
+            print(note, file=sys.stderr)
+        if teacher is not None:
+            rows = teacher.teach(config, model, start, data, rows)
+
+    # What is set once the rows are known: a head that starts at a linear model, and a compiled encoder.
+    if isinstance(data, Data) and not config.dry_run:
+        notes += start_at_linear_head(model, data, rows)
+    model.compiled = compile_if_it_pays(model, rows["train"])
+    micro_batches = MicroBatches.of(requested.training, config.training, processes)
+    files = {} if teacher is None else teacher.fingerprints(config)
+    return Training(command, requested, data, model, rows, micro_batches, notes, data_notes, files)
+
+
+def reading_notes(model: Model, rows: Mapping[str, Rows]) -> list[str]:
+    """Return a sentence for each split that has rows longer than the model reads at once."""
+    notes = []
+    for name, of_split in rows.items():
+        note = model.task.reading_note(name, cast("ExampleRows", of_split))
+        if note:
+            notes.append(note)
+    return notes
+
+
+def _check_command(config: RunConfig, command: str, processes: Processes) -> None:
+    """Raise SettingError for a task that another command trains, or a teacher that cannot teach it."""
+    task = config.task
+    if command == "pretrain" and task.command != "pretrain":
+        wrong = f"task={task.name} needs labels, which pretraining does not use"
+        raise SettingError(wrong, remedy=f"Remove task, or run encoderlab train task={task.name}")
+    if command in ("train", "finetune") and task.of_documents:
+        raise SettingError(f"task={task.name} has no labels to learn", remedy=f"Run encoderlab {task.command}")
+    if isinstance(config, DistillConfig):
+        check_distillation(config, processes)
+
+
+def build_model(
+    config: RunConfig,
+    data: Data | Documents,
+    tokenizer: Tokenizer,
+    start: Model | None,
+    compute: Compute,
+    processes: Processes,
+) -> Model:
+    """Return the model of a run with settled `config`, on its device; a model to be sharded, which may not fit there,
+    on the main process's CPU.
+
+    The weights depend only on `config.seed` and `start`. Raises SettingError and DataError if the parts do not match
+    each other or this machine.
+    """
+    assert isinstance(config.model, ModelConfig)
+    if config.model.pairs is Pairs.separate and tokenizer.pair_separators > 1:
+        tokenizer = tokenizer.with_pair_separators(1)  # each text ends in one when it is read by itself
+    task = config.task.build(tokenizer, data.labels, config.model.reach)
+    network = build_network(config, tokenizer, task.heads, processes)
+
+    # Pretrained weights take the place of drawn ones, except in heads for other labels.
+    if start is not None:
+        fresh = load_into(network, start, task.labels)
+        drawn = sum(weight.numel() for name, weight in network.named_parameters() if name.rpartition(".")[0] in fresh)
+        kept = f"{network.n_parameters - drawn:,} pretrained weights"
+        print(f"From {config.starts_from}: {kept}; fresh: {', '.join(fresh) or 'nothing'} ({drawn:,})", file=sys.stderr)
+
+    # What the frequencies of labels say about the loss and a fresh head.
+    label_weights = None
+    if isinstance(data, Data):
+        label_weights = task.label_weights(data.survey["train"])
+        task.start_head(network, data.survey["train"], label_weights)
+
+    freeze(network, config.training)
+    if not is_sharded(config.training, processes):
+        network.to(compute.device)
+    return Model(config, task, network, compute, processes=processes, label_weights=label_weights)
+
+
+def start_at_linear_head(model: Model, data: Data, rows: Mapping[str, Rows]) -> list[str]:
+    """Start the head at a linear model on frozen vectors where that helps; return a note if it does.
+
+    A resumed run has a head already.
+    """
+    config = model.config
+    if config.starts_from is None or not wants_linear_head(model, data):
+        return []
+    resumes = config.resume is not None and Run(config.resume).has_checkpoint
+    if not resumes:
+        set_linear_head(model, cast("ExampleRows", rows["train"]))
+        print(LINEAR_HEAD, file=sys.stderr)
+    return [LINEAR_HEAD]
+
+
+def compile_if_it_pays(model: Model, train: Rows) -> str:
+    """Compile the encoder if that pays in a run on these rows; return what was done, in words."""
+    training = model.config.training
+    processes = model.processes
+    if is_sharded(training, processes):
+        return "not compiled (its weights are sharded)"
+    if training.budget is not None:
+        seconds = seconds_of(training.budget)
+    else:
+        lengths = train.epoch(model.config.seed, 0).lengths
+        tokens = int(np.minimum(lengths, model.task.max_length).sum())
+        steps = total_steps(training, len(train))
+        read = tokens * steps // steps_per_epoch(training, len(train)) // processes.size
+        layers = model.network.parameters_by_part()["layers"]
+        seconds = seconds_uncompiled(steps, read, model.shape.n_layers, layers)
+    return compile_encoder(model.network.encoder, training.compile, model.compute, seconds)

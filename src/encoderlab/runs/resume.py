@@ -1,0 +1,189 @@
+"""Resuming a run: which folder it is in, and with which settings it goes on.
+
+A run is resumed by being started again: the same command, with the run's own settings, the newest good checkpoint
+loaded and the batches drawn from the step after it. The settings that were typed are compared with the run's own, and
+not the composed config, so `resume=FOLDER` alone is enough and a command line may be repeated as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Collection, Set
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf.errors import OmegaConfBaseException
+
+from encoderlab.config import TRAINING_COMMANDS
+from encoderlab.config.commands import RunConfig, settings_to_dict
+from encoderlab.config.composing import settings_from_dict
+from encoderlab.errors import DataError, SettingError, one_line
+from encoderlab.runs.run import Run, check_free
+from encoderlab.runs.settle import Config
+from encoderlab.settings import flat_settings
+from encoderlab.system.processes import Processes
+
+ONLY_PLACES = ("cache_dir", "run_dir", "resume")  # settings that change nothing in a run
+# The settings that may change when a run is resumed. Logging changes nothing that is computed:
+LOGGING = {
+    *ONLY_PLACES,
+    "baselines",
+    "tensorboard",
+    "tracking",
+    "training.log_every",
+    "training.checkpoint_every",
+    "training.keep_state",
+}
+# Other hardware rounds differently:
+HARDWARE = {"training.device", "training.threads", "training.compile", "training.sharding"}
+# What is behind a path is compared with what was there:
+PATHS = {"init_from", "dataset.path", "dataset.train", "dataset.validation", "dataset.test"}
+# A length changes the schedule, and more micro-batches round differently, so the following steps are another run's. A
+# run that ended at a limit needs one or the other:
+LIMITS = {"training.epochs", "training.steps", "training.budget", "training.accumulate"}
+MAY_CHANGE = LOGGING | HARDWARE | PATHS | LIMITS
+AUTO = "auto"
+
+
+def resumed(config: Config, command: str, processes: Processes, explicit: Collection[str] | None = None) -> Config:
+    """Return the settings of the run that `config.resume` names, with `resume` and `run_dir` its folder; those of a new
+    run have no `resume`.
+
+    They must agree with the run's own: all of them, or those that were typed (`explicit`, or the config's `overrides`),
+    except those that may change. `auto` takes the latest unfinished run of this command with these settings, or that in
+    `config.run_dir`, and starts a new run if there is none. Raises SettingError if the run is finished or was started
+    with other settings, or the folder of a new run is not free; DataError if there is no such run.
+    """
+    if config.tensorboard and find_spec("tensorboard") is None:
+        wrong = "tensorboard=true needs tensorboard, which is not installed"
+        raise SettingError(wrong, remedy='Run pip install "encoderlab[tensorboard]"')
+    if explicit is None and config.overrides is not None:
+        explicit = {override.partition("=")[0].lstrip("+~") for override in config.overrides}
+    return processes.broadcast_from_main(lambda: _resumed(config, command, processes, explicit))
+
+
+def _resumed(config: Config, command: str, processes: Processes, explicit: Collection[str] | None) -> Config:
+    if config.resume == AUTO:
+        settings = _latest_unfinished(config, command)
+    elif config.resume is not None:
+        settings = _named(config, command, config.resume, explicit)
+    else:
+        settings = None
+    if settings is None:
+        check_free(config.run_dir)
+        return replace(config, resume=None)
+    if settings.folds != config.folds and explicit is None:  # from Python, where resume= brings the settings only now
+        remedy = f"Set folds={settings.folds} too"
+        raise SettingError(f"The run in {settings.resume} has folds={settings.folds}", remedy=remedy)
+    threads = _threads_of(settings, processes)
+    return replace(settings, training=replace(settings.training, threads=threads))
+
+
+def _threads_of(config: RunConfig, processes: Processes) -> int | None:
+    """Return the number of threads with which a run is resumed: that of its settings, else the number it had on the
+    same cores, whatever else the machine does now. On other cores, or in other processes, it is decided anew: None.
+    """
+    threads = config.training.threads
+    hardware = environment_of(Run(config.resume or ""))["hardware"]
+    same_machine = hardware["cores"] == os.cpu_count() and hardware.get("processes") == processes.local_size
+    if threads is None and same_machine:
+        return hardware["threads"]
+    return threads
+
+
+def _named(config: Config, command: str, resume: str, explicit: Collection[str] | None) -> Config:
+    """Return the settings of the run in the folder `resume`."""
+    run = Run(resume)
+    if config.run_dir is not None and Path(config.run_dir).resolve() != run.folder.resolve():
+        remedy = "Remove run_dir; a run resumes in its own folder"
+        raise SettingError(f"run_dir={config.run_dir} is not resume={resume}", remedy=remedy)
+    return _merged(config, command, run, explicit, MAY_CHANGE)
+
+
+def _latest_unfinished(config: Config, command: str) -> Config | None:
+    """Return the settings of the latest unfinished run that agrees with `config`; None if there is none."""
+    usual = (Path("outputs") / command / config.task.name).glob("*")
+    folders = usual if config.run_dir is None else [Path(config.run_dir)]
+    unfinished = [run for run in map(Run, folders) if run.config_file.is_file() and not run.finished]
+    for run in sorted(unfinished, key=lambda run: run.config_file.stat().st_mtime_ns, reverse=True):
+        try:
+            merged = _merged(config, command, run, None, LOGGING | HARDWARE)
+        except (SettingError, DataError):  # another run, or an unreadable one
+            if config.run_dir is not None:
+                raise
+            continue
+        print(f"resume=auto resumes {run.folder}", file=sys.stderr)
+        return merged
+    if config.run_dir is None:
+        print("resume=auto finds no unfinished run with these settings and starts a new one", file=sys.stderr)
+    return None
+
+
+def _merged(config: Config, command: str, run: Run, explicit: Collection[str] | None, may_change: Set[str]) -> Config:
+    """Return the run's settings, with those that may change as now set. Raises SettingError naming every other
+    difference, or if the run is finished. Overrides set a setting by its name, its group (`model=mini`), or an
+    experiment. Those that may not change are compared with what was composed when the run began, too, so that the same
+    line resumes a run whose open settings were decided.
+    """
+    record = environment_of(run)
+    if (started_by := record.get("command")) != command:
+        remedy = f"Run encoderlab {started_by} resume=..." if started_by in TRAINING_COMMANDS else ""
+        raise SettingError(f"{run.folder} was started by encoderlab {started_by}", remedy=remedy)
+    if run.finished:
+        remedy = "Start a new one, or run encoderlab finetune or pretrain with init_from=... to build on it"
+        raise SettingError(f"The run in {run.folder} is finished", remedy=remedy)
+    recorded = read_record(run.config_file, lambda text: settings_from_dict(yaml.safe_load(text), type(config)))
+    settings = dict(flat_settings(plain(recorded)))
+    composed = dict(flat_settings(record.get("composed", {})))
+    changed = {}
+    for key, value in flat_settings(plain(config)):
+        if not _is_explicit(key, explicit) or value == settings.get(key):
+            continue
+        if key in may_change or value != composed.get(key, settings.get(key)):
+            changed[key] = value
+    refused = [key for key in changed if key not in may_change]
+    if refused:
+        both = ", ".join(f"{key}={changed[key]} (the run: {settings.get(key)})" for key in refused)
+        wrong = f"The run in {run.folder} was started with other settings: {both}"
+        raise SettingError(wrong, remedy="Remove them, or start a new run")
+    merged = settings_to_dict(replace(recorded, cache_dir=config.cache_dir))
+    for key, value in changed.items():
+        if explicit is None or key in explicit:
+            group, _, name = key.rpartition(".")
+            (merged[group] if group else merged)[name] = value
+    settled = settings_from_dict(merged | {"run_dir": str(run.folder), "resume": str(run.folder)}, type(config))
+    return replace(settled, overrides=config.overrides, dry_run=config.dry_run)
+
+
+def _is_explicit(key: str, explicit: Collection[str] | None) -> bool:
+    """Return whether a setting was typed: by its name, by its group, or perhaps in an experiment; None: all were."""
+    if explicit is None or "experiment" in explicit:
+        return True
+    return any(f"{key}.".startswith(f"{name}.") for name in explicit)
+
+
+def plain(config: RunConfig) -> dict[str, Any]:
+    """Return the settings as JSON holds them, the form in which they are compared."""
+    return json.loads(json.dumps(settings_to_dict(config)))
+
+
+def environment_of(run: Run) -> dict[str, Any]:
+    """Return what environment.json records of a run. Raises DataError if it is missing or damaged."""
+    return read_record(run.environment_file, lambda text: dict(json.loads(text)))
+
+
+def read_record(path: Path, parse: Callable[[str], Any]) -> Any:
+    """Return a record of a run folder. Raises DataError if it is missing or damaged, or SettingError."""
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except OSError:
+        wrong = f"{path.parent} is not a run folder: it has no {path.name}"
+        raise DataError(wrong, remedy="Use a run folder, as printed by training") from None
+    except (OmegaConfBaseException, yaml.YAMLError, TypeError, AttributeError, KeyError, ValueError) as error:
+        remedy = "Start a new run: this one was started by another version of encoderlab, or is damaged"
+        raise DataError(f"{path} cannot be read: {one_line(str(error))[:200]}", remedy=remedy) from None

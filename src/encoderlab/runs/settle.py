@@ -1,0 +1,271 @@
+"""Every setting that a command line may leave open, and the rule that decides it.
+
+`settle` turns the settings of a run and the facts about its data, its starting encoder and this machine into the final
+settings, with notes that say what was decided and why. It reads no file, prints nothing and asks no other process. The
+settings are decided in the order of the table; each function decides one row.
+
+| settings | decided by | from |
+| --- | --- | --- |
+| dataset.text, label, validation_fraction | `load_data`, before the rows are read | the columns, the number of rows |
+| tokenizer.lowercase | `lowercases`, before the texts are tokenised | the kind of task |
+| model=as_pretrained, model.pairs | `settle_shape` | the starting encoder, whether rows are pairs |
+| task.* | `TaskConfig.settled` | the labels and numbers of the training rows |
+| task.teacher_width | `settle` | the teacher |
+| model.max_length | `settle_length` | the lengths of the training rows |
+| training.batching, freeze_layers | `settle_few_rows` | whether training rows, or those of rare labels, are few |
+| training.epochs, evaluate_every | `settle_epochs` | the numbers of rows and tokens |
+| training.learning_rate | `settle_learning_rate` | the encoder's width |
+| training.keep, patience | `settle_validation` | the number of validation rows |
+| training.accumulate | `settle_micro_batches` | the longest row, the device's memory |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+
+from encoderlab.config.commands import RunConfig
+from encoderlab.data.data import VALIDATION_FRACTION
+from encoderlab.data.survey import SplitSurvey
+from encoderlab.data.tokenizers import WordPieceConfig
+from encoderlab.model.config import ModelConfig, Pairs
+from encoderlab.runs.tokens import RowLengths
+from encoderlab.tasks.classification import is_uneven
+from encoderlab.tasks.task import TaskConfig
+from encoderlab.training.batches import n_micro_batches
+from encoderlab.training.config import (
+    MANY_LABELS,
+    Batching,
+    Keep,
+    TrainingConfig,
+    can_choose_by,
+    resolve_by_rows,
+)
+from encoderlab.training.optimizer import PEAK_OF_PAIRS, peak_for_width
+
+LONGEST_FROM_SCRATCH = 512  # tokens: the most that rows can decide for an encoder from scratch, as in BERT
+PRETRAINING_LENGTH = 128
+SHORTEST = 32  # tokens: shorter sequences save nothing, and later inputs may be longer than the training rows
+COVERED = 99  # percent of the training rows that `model.max_length` holds whole
+Config = TypeVar("Config", bound=RunConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the open settings depend on.
+
+    `survey` has the statistics of each split of labelled rows (None: documents), and `n_rows` the number of rows of
+    each split that is used. `row_lengths` returns the length of each training row for a task and the most tokens that
+    are read. `start` is the shape of the encoder that the run starts from (None: fresh weights).
+    """
+
+    row_lengths: RowLengths
+    n_rows: Mapping[str, int]
+    labels: Sequence[str] = ()
+    survey: Mapping[str, SplitSurvey] | None = None
+    held_out: bool = False  # validation was taken from the training rows
+    has_validation: bool = True
+    paired: bool = False
+    start: ModelConfig | None = None
+    teacher_width: int | None = None
+    dataset: Mapping[str, object] = field(default_factory=dict)  # settings that were decided while the rows were read
+    device: str = "cpu"
+    processes: int = 1
+
+
+def settle(config: Config, facts: Facts) -> tuple[Config, list[str]]:
+    """Return the settings of a run with none left open, and a note on each decision that a user may want to know.
+
+    Raises SettingError if settings contradict the starting encoder, DataError if no rows can be made of the data.
+    """
+    notes: list[str] = []
+
+    # What was decided while the rows were read and tokenised.
+    if facts.dataset:
+        config = replace(config, dataset=replace(config.dataset, **facts.dataset))
+    if isinstance(config.tokenizer, WordPieceConfig):
+        lowercase = lowercases(config.task, config.tokenizer)
+        config = replace(config, tokenizer=replace(config.tokenizer, lowercase=lowercase))
+
+    # What is to be learned.
+    task = config.task
+    if facts.teacher_width is not None and hasattr(task, "teacher_width"):
+        task = replace(task, teacher_width=facts.teacher_width)
+    if facts.survey is not None:
+        task, more = task.settled(facts.labels, facts.survey["train"], has_validation=facts.has_validation)
+        notes += more
+
+    # The shape of the model.
+    model = settle_shape(config, facts)
+    model, more = settle_length(model, task, facts)
+    notes += more
+
+    # How it is trained. A row's length is known only now.
+    lengths = facts.row_lengths(task, model.reach)
+    training, more = settle_few_rows(config.training, task, model, facts)
+    notes += more
+    training = settle_epochs(training, task, facts, lengths, model.reach)
+    training, more = settle_learning_rate(training, task, model, facts)
+    notes += more
+    training, more = settle_validation(training, task, facts)
+    notes += more
+    training = settle_micro_batches(training, model, facts, lengths)
+    return replace(config, task=task, model=model, training=training), notes
+
+
+def lowercases(task: TaskConfig, tokenizer: WordPieceConfig) -> bool:
+    """Return whether a tokenizer that is trained on the texts reads capital letters as small ones.
+
+    Labelled words keep their case: on French parts of speech (Sequoia, validation) this gains 0.3 points.
+    """
+    if tokenizer.lowercase is not None:
+        return tokenizer.lowercase
+    return not task.of_words
+
+
+def settle_shape(config: RunConfig, facts: Facts) -> ModelConfig:
+    """Return the model's settings in full, of which only `max_length` may still be open.
+
+    Without pairs there is nothing to read separately. Raises SettingError if they do not match the starting encoder.
+    """
+    model = config.model.resolve(facts.start)
+    return model if facts.paired else replace(model, pairs=Pairs.joint)
+
+
+def settle_length(model: ModelConfig, task: TaskConfig, facts: Facts) -> tuple[ModelConfig, list[str]]:
+    """Decide the most tokens that the model reads: what the training rows need, up to what the encoder can read.
+
+    Documents fit any length: there it is the starting encoder's own, or PRETRAINING_LENGTH.
+    """
+    if model.max_length is not None:
+        return model, []
+    if facts.survey is None:
+        length = PRETRAINING_LENGTH if facts.start is None else facts.start.reach
+        why = "the default for documents, or the length of the pretrained encoder"
+    else:
+        longest = LONGEST_FROM_SCRATCH if facts.start is None else facts.start.reach
+        lengths = facts.row_lengths(task, longest)
+        needed = int(np.percentile(lengths, COVERED, method="higher"))
+        length = min(max(needed, SHORTEST), longest)
+        why = f"enough for {COVERED}% of the training rows, and at most {longest}"
+    return replace(model, max_length=length), [f"model.max_length={length}, {why}"]
+
+
+def settle_few_rows(
+    training: TrainingConfig, task: TaskConfig, model: ModelConfig, facts: Facts
+) -> tuple[TrainingConfig, list[str]]:
+    """Decide how few training rows are batched, and which layers stay as pretrained.
+
+    A few rows are batched at random: of three batches by length, the same rows would meet in each epoch. The embeddings
+    and the lowest quarter of the layers stay as they are.
+    """
+    few = False
+    rare = 0
+    if facts.start is not None and task.one_class_per_text:
+        rare = few_rare_rows(training, facts)
+        few = rare > 0 or has_few_rows(training, task, n_before_holding_out(facts), len(facts.labels))
+    batching = training.batching or (Batching.random if few else Batching.length)
+    freeze_layers = training.freeze_layers
+    if freeze_layers is None:
+        freeze_layers = model.n_layers // 4 if few else 0
+    training = replace(training, batching=batching, freeze_layers=freeze_layers)
+    return training, _few_rows_notes(training, task, model, facts, rare)
+
+
+def _few_rows_notes(
+    training: TrainingConfig, task: TaskConfig, model: ModelConfig, facts: Facts, rare: int
+) -> list[str]:
+    """Return a sentence on how a run on few training rows, or few of rare labels, is trained, if they are few."""
+    if facts.survey is None:
+        return []
+    frozen = ""
+    if training.freeze_layers:
+        layers = f"{training.freeze_layers} of {model.n_layers} layers"
+        frozen = f"the embeddings and {layers} stay as pretrained (training.freeze_layers)"
+    if has_few_rows(training, task, n_before_holding_out(facts), len(facts.labels)):
+        kept = "none are held out for validation, and the last weights are kept (training.min_validation_rows)"
+        what_is_done = [sentence for sentence in ("" if facts.has_validation else kept, frozen) if sentence]
+        if what_is_done:
+            return [f"{facts.n_rows['train']:,} training rows are few: {'; '.join(what_is_done)}"]
+    elif frozen and rare:
+        return [f"Only {rare:,} training rows have rarer labels, so {frozen}"]
+    return []
+
+
+def n_before_holding_out(facts: Facts) -> int:
+    """Return the number of training rows before validation rows were taken from them."""
+    held_out = facts.n_rows.get("validation", 0) if facts.held_out else 0
+    return facts.n_rows["train"] + held_out
+
+
+def has_few_rows(training: TrainingConfig, task: TaskConfig, n_rows: int, n_labels: int) -> bool:
+    """Return whether a tenth of the training rows, before any are held out, is too few to choose a checkpoint by."""
+    labels = n_labels if task.one_class_per_text else 0
+    return not can_choose_by(training, round(VALIDATION_FRACTION * n_rows), labels)
+
+
+def few_rare_rows(training: TrainingConfig, facts: Facts) -> int:
+    """Return how many training rows have rarer labels than the most frequent one, if that has nearly all rows and the
+    others are few; otherwise 0.
+
+    Without this, a run on 45 positives of 1,500 rows (subjectivity) ended at chance, with an average precision of 0.14
+    instead of 0.77.
+    """
+    if facts.survey is None:
+        return 0
+    counts = facts.survey["train"].labels
+    rare = sum(counts.values()) - max(counts.values())
+    enough = can_choose_by(training, round(VALIDATION_FRACTION * rare), len(facts.labels))
+    return rare if not enough and is_uneven(facts.labels, counts) else 0
+
+
+def settle_epochs(
+    training: TrainingConfig, task: TaskConfig, facts: Facts, lengths: np.ndarray, max_length: int
+) -> TrainingConfig:
+    """Decide how often the training rows are read, and how often the model is evaluated.
+
+    Windows do not change the number of epochs: a row is one example, however much of it is read.
+    """
+    n_tokens = int(np.minimum(lengths, max_length).sum())
+    many_labels = training.many_labels_passes if len(facts.labels) >= MANY_LABELS else 1
+    return resolve_by_rows(training, len(lengths), n_tokens, max(task.length_factor, many_labels))
+
+
+def settle_learning_rate(
+    training: TrainingConfig, task: TaskConfig, model: ModelConfig, facts: Facts
+) -> tuple[TrainingConfig, list[str]]:
+    """Decide the peak learning rate by the encoder's width; it is lower for classes of pairs read separately."""
+    if training.learning_rate is not None:
+        return training, []
+    peak = peak_for_width(model.d_model)
+    suits = "the encoder's width"
+    if task.one_class_per_text and model.pairs is Pairs.separate:
+        peak *= PEAK_OF_PAIRS
+        suits += ", and pairs that are read separately"
+    return replace(training, learning_rate=peak), [f"training.learning_rate={peak:g}, suited to {suits}"]
+
+
+def settle_validation(training: TrainingConfig, task: TaskConfig, facts: Facts) -> tuple[TrainingConfig, list[str]]:
+    """Keep the last weights, and do not stop early, if validation is too small to choose a checkpoint by."""
+    n_rows = facts.n_rows.get("validation")
+    n_labels = len(facts.labels) if task.one_class_per_text else 0
+    last = replace(training, keep=Keep.last, patience=None)
+    if n_rows is None or training == last or can_choose_by(training, n_rows, n_labels):
+        return training, []
+    rows = "1 validation row is" if n_rows == 1 else f"{n_rows:,} validation rows are"
+    why = f"training.min_validation_rows={training.min_validation_rows}"
+    kept = "the last is kept, and training does not stop early"
+    return last, [f"{rows} too few to choose a checkpoint, so {kept} ({why})"]
+
+
+def settle_micro_batches(
+    training: TrainingConfig, model: ModelConfig, facts: Facts, lengths: np.ndarray
+) -> TrainingConfig:
+    """Decide in how many micro-batches a batch is computed at first; a GPU takes more when its memory runs out."""
+    if training.accumulate is not None:
+        return training
+    longest = int(lengths.max())
+    return replace(training, accumulate=n_micro_batches(training, model, longest, facts.device, facts.processes))
