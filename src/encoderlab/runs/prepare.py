@@ -25,7 +25,7 @@ from encoderlab.runs.load_data import load_data
 from encoderlab.runs.model import Model, build_network
 from encoderlab.runs.pretrained import load_into, load_start, shape_for, tokenizer_for
 from encoderlab.runs.records import announce, open_run
-from encoderlab.runs.resume import resumed
+from encoderlab.runs.resume import environment_of, resumed
 from encoderlab.runs.run import Run
 from encoderlab.runs.settle import Facts, settle
 from encoderlab.runs.tokens import Tokens
@@ -70,6 +70,7 @@ class Training:
             model.compute,
             model.processes,
             requested=self.requested,
+            notes=self.notes,
             files=self.files,
         )
 
@@ -153,6 +154,8 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
     if isinstance(data, Data) and not config.dry_run:
         notes += start_at_linear_head(model, data, rows)
     model.compiled = compile_if_it_pays(model, rows["train"])
+    if config.resume is not None:  # its settings are settled, so that only its records know what was decided
+        notes = environment_of(Run(config.resume)).get("notes") or notes
     micro_batches = MicroBatches.of(requested.training, config.training, processes)
     files = {} if teacher is None else teacher.fingerprints(config)
     return Training(command, requested, data, model, rows, micro_batches, notes, data_notes, files)

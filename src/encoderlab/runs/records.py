@@ -50,6 +50,7 @@ def open_run(
     *,
     requested: RunConfig,
     files: Mapping[str, str] | None = None,
+    notes: list[str] | None = None,
 ) -> Iterator[Run]:
     """Open the folder of a run, new or resumed, and record its settings there.
 
@@ -67,7 +68,7 @@ def open_run(
 
     with processes.entered_by_main(opened) as run:
         if processes.is_main:
-            record_start(run, command, config, compute, data=data, requested=requested, files=files)
+            record_start(run, command, config, compute, data=data, requested=requested, files=files, notes=notes)
         yield run
 
 
@@ -99,6 +100,7 @@ def record_start(
     data: Data | Documents | None = None,
     requested: RunConfig | None = None,
     files: Mapping[str, str] | None = None,
+    notes: list[str] | None = None,
 ) -> None:
     """Write environment.json and then config.yaml, every setting with its final value: with that file a run has begun.
 
@@ -130,6 +132,8 @@ def record_start(
         record["composed"] = plain(requested)
     if files:
         record["files"] = files
+    if notes:
+        record["notes"] = notes  # on what was decided, which a resumed run reports too
     if run.config_file.is_file():
         started = json.loads(run.environment_file.read_text(encoding="utf-8"))
         again = {key: record[key] for key in RECORDED_AGAIN}
