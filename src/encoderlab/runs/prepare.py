@@ -155,7 +155,8 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
         notes += start_at_linear_head(model, data, rows)
     model.compiled = compile_if_it_pays(model, rows["train"])
     if config.resume is not None:  # its settings are settled, so that only its records know what was decided
-        notes = environment_of(Run(config.resume)).get("notes") or notes
+        resume = Run(config.resume)  # which other machines need not have
+        notes = processes.broadcast_from_main(lambda: environment_of(resume).get("notes")) or notes
     micro_batches = MicroBatches.of(requested.training, config.training, processes)
     files = {} if teacher is None else teacher.fingerprints(config)
     return Training(command, requested, data, model, rows, micro_batches, notes, data_notes, files)
