@@ -3,6 +3,7 @@ and threads.
 """
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -69,12 +70,11 @@ def process_settings():
     torch.backends.cudnn.deterministic = False
 
 
-def test_the_setting_reaches_pytorch_and_is_reported(process_settings, monkeypatch):
-    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+def test_the_setting_reaches_pytorch_and_is_reported(process_settings):
     compute = choose_compute("cpu", "fp32", 1, deterministic=True)
     assert torch.are_deterministic_algorithms_enabled()
     assert torch.backends.cudnn.deterministic
-    assert __import__("os").environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert os.environ["CUBLAS_WORKSPACE_CONFIG"], "importing encoderlab sets it"
     assert str(compute).endswith(", 1 thread, deterministic kernels")
     assert "deterministic" not in str(choose_compute("cpu", "fp32", 1))
     assert not torch.are_deterministic_algorithms_enabled()

@@ -19,6 +19,7 @@ pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 from encoderlab.commands import serve
 from encoderlab.errors import SettingError
+from encoderlab.runs.model import Model
 
 TEXTS = ["(())", ")(", "((("]
 
@@ -108,12 +109,14 @@ def test_silent_connections_are_closed_foreign_hosts_and_framing_refused_and_los
     server, monkeypatch
 ):
     texts = []
-    predict = serve.predictions_of
-    monkeypatch.setattr(
-        serve,
-        "predictions_of",
-        lambda assembly, some: (texts.extend(some), time.sleep(0.5), predict(assembly, some))[2],
-    )
+    predictions = Model.predictions
+
+    def slow_predictions(model, examples):
+        texts.extend(examples)
+        time.sleep(0.5)
+        return predictions(model, examples)
+
+    monkeypatch.setattr(Model, "predictions", slow_predictions)
     address = ("127.0.0.1", server)
     for sent in (b"", b"GET / HTTP/1.1\r\nHost: "):
         with socket.create_connection(address, timeout=5) as silent:

@@ -84,14 +84,14 @@ def predict(config: PredictConfig) -> None:
             rows = map(_printable, rows) if on_terminal else rows
             escaped = config.escape_formulas and form is PredictionFormat.csv
             WRITERS[form](file, map(_without_formulas, rows) if escaped else rows, types)
-    if config.output is not None:
-        cut = f"; {counted['truncated']:,} truncated to {model.task.limit}" if counted["truncated"] else ""
-        print(f"encoderlab: wrote {counted['rows']:,} rows to {config.output}{cut}", file=sys.stderr)
     if counted["unseen"]:
         longest_row = model.origin.longest_row
         words = f"{counted['unseen']:,} of {wording.counted(counted['rows'], 'row')} are much longer than any that the"
         trained = f"model was trained on ({longest_row:,} tokens), so their probabilities mean little"
         print(f"encoderlab: {words} {trained}", file=sys.stderr)
+    if config.output is not None:
+        cut = f"; {counted['truncated']:,} truncated to {model.task.limit}" if counted["truncated"] else ""
+        print(f"encoderlab: wrote {counted['rows']:,} rows to {config.output}{cut}", file=sys.stderr)
 
 
 def _check_settings(config: PredictConfig) -> None:
