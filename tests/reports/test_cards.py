@@ -15,7 +15,11 @@ from tests.reports.conftest import ATTACK
 
 WINDOWS = SimpleNamespace(pooling="mean", most=8, overlap=0.25)
 ONNX = {
+    "file": "onnx/model_quantized.onnx",
     "opset": 18,
+    "answers_for": "texts",
+    "problem_type": "single_label_classification",
+    "special_tokens": True,
     "max_length": 32,
     "precision": "int8",
     "paired": True,

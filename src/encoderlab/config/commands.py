@@ -160,11 +160,11 @@ class ExportConfig(CommandConfig):
     format: ExportFormat = setting(
         ExportFormat.huggingface,
         "huggingface: a folder for transformers' Auto classes; onnx: a graph for onnxruntime, checked against the "
-        "model, which predict and serve open too; int8: the graph with 8-bit weights, a quarter of the size, whose "
-        "predictions are compared with the model's.",
+        "model, which predict and serve open too, and transformers.js; int8: the graph with 8-bit weights, a quarter "
+        "of the size, whose predictions are compared with the model's.",
     )
     path: str = setting(REQUIRED, "The new folder to write.")
-    heads: bool = setting(True, "Export the heads too; false: only the encoder (not for onnx).")
+    heads: bool = setting(True, "Export the heads too; false: only the encoder (not in 8 bits).")
 
 
 @dataclass

@@ -81,6 +81,15 @@ def _pipeline(report: Mapping[str, Any], scored: Mapping[str, Any]) -> str:
     return "fill-mask" if "mlm_accuracy" in scored else "text-classification"
 
 
+def _pipeline_of_graph(fields: Mapping[str, Any]) -> str:
+    """Return the name of transformers' pipeline for an exported graph."""
+    if fields.get("answers_for") == "words":
+        return "token-classification"
+    if fields.get("answers_for") == "texts" and fields.get("problem_type") is not None:
+        return "text-classification"
+    return "fill-mask" if "logits" in fields.get("outputs", ()) else "feature-extraction"
+
+
 def _predicts(labels: Sequence[str]) -> str:
     named = [f'"{plain(wording.shown(label, 60))}"' for label in labels[:MOST_LABELS]]
     more = [f"and {len(labels) - MOST_LABELS} more"] if len(labels) > MOST_LABELS else []
@@ -115,17 +124,19 @@ def plain(value: str) -> str:
 def export_card(card: str, library: str, fields: Mapping[str, Any], **about: Any) -> str:
     """Return the card for an exported folder, with sections on its use; a card without metadata gets some.
 
-    `library` opens it: transformers or onnx; `fields` is the content of its config.json. The other arguments are those
-    of export.md, each left out where it does not apply: `windows` says how the run read texts beyond `max_length`
-    tokens, instead of truncating them. For onnx, `opened` tells whether encoderlab opens the folder too, and `change`
-    what storing the graph in 8 bits changed. For transformers, `averages` tells that the last layer averages the
-    tokens' vectors.
+    `library` opens it: transformers or onnx; `fields` is the content of its config.json, or of the entry about its
+    graph. The other arguments are those of export.md, each left out where it does not apply: `windows` says how the run
+    read texts beyond `max_length` tokens, instead of truncating them. For onnx, `opened` tells whether encoderlab opens
+    the folder too, and `change` what storing the graph in 8 bits changed. For transformers, `averages` tells that the
+    last layer averages the tokens' vectors.
     """
     from huggingface_hub import ModelCard, ModelCardData
 
     architecture = fields.get("architectures", [""])[0]
     opened_by = next((name for end, name in OPENED_BY.items() if architecture.endswith(end)), "")
     known = dict.fromkeys(("windows", "max_length", "opened", "change", "averages")) | about
+    known["pipeline"] = _pipeline_of_graph(fields)
+    known["problem_type"] = fields.get("problem_type")
     own = card.replace(f"{USE}\n\n", "")
     text = render("export.md", card=own, library=library, fields=fields, opened_by=opened_by, **known)
     read = ModelCard(text, ignore_metadata_errors=True)
