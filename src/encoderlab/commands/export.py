@@ -16,6 +16,7 @@ from encoderlab.config.commands import ExportConfig, ExportFormat, OpenRunConfig
 from encoderlab.errors import SettingError
 from encoderlab.exchange.huggingface import to_huggingface
 from encoderlab.model.config import Pooling
+from encoderlab.reports.card_metadata import LICENSE
 from encoderlab.reports.cards import export_card, plain
 from encoderlab.runs.full_positions import with_full_positions
 from encoderlab.runs.graph_folder import opens, predicts, write_graph_folder, write_json, write_tokenizer
@@ -31,6 +32,11 @@ def export(config: ExportConfig) -> Path:
     if not config.path or path.exists():
         wrong = f"path={config.path} already exists" if config.path else "path is empty"
         raise SettingError(wrong, allowed="a new folder", remedy="Choose another name")
+    if config.license is not None and not LICENSE.fullmatch(config.license):
+        raise SettingError(
+            f"license={config.license} is not an identifier of a licence",
+            allowed="small letters, digits, points and hyphens, such as apache-2.0, mit or cc-by-4.0",
+        )
     return (_export_to_huggingface if config.format is ExportFormat.huggingface else _export_to_onnx)(config, path)
 
 
@@ -112,6 +118,7 @@ def _opened_for_onnx(config: ExportConfig) -> Model:
 
 def _write_card(folder: Path, config: ExportConfig, name: str, *about: Any, **more: Any) -> None:
     """Write README.md: the model's own card, else a title, with sections on the library that opens the folder."""
+    more["license_name"] = config.license
     own = model_folder(config.run) / "README.md"
     card = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else f"# {plain(name)}\n"
     (folder / "README.md").write_text(export_card(card, *about, **more), encoding="utf-8")

@@ -164,6 +164,9 @@ class ExportConfig(CommandConfig):
         "of the size, whose predictions are compared with the model's.",
     )
     path: str = setting(REQUIRED, "The new folder to write.")
+    license: str | None = setting(
+        None, "The licence in the folder's card, such as apache-2.0; null: that of the encoder it was trained from."
+    )
     heads: bool = setting(True, "Export the heads too; false: only the encoder (not in 8 bits).")
 
 
