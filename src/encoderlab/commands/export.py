@@ -8,6 +8,7 @@ odd position to the second text; we give it to the first, as BERT's own code doe
 
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import safetensors.torch
@@ -15,13 +16,24 @@ import safetensors.torch
 from encoderlab.config.commands import ExportConfig, ExportFormat, OpenRunConfig
 from encoderlab.errors import SettingError
 from encoderlab.exchange.huggingface import to_huggingface
+from encoderlab.exchange.web import find_library, write_web_folder
 from encoderlab.model.config import Pooling
+from encoderlab.reports.blocks import render
 from encoderlab.reports.card_metadata import LICENSE
 from encoderlab.reports.cards import export_card, plain
+from encoderlab.reports.trial import trial_of
 from encoderlab.runs.full_positions import with_full_positions
 from encoderlab.runs.graph_folder import opens, predicts, write_graph_folder, write_json, write_tokenizer
 from encoderlab.runs.model import Model
-from encoderlab.runs.model_folder import encoder_alone, in_user_units, model_folder, open_model, read_model
+from encoderlab.runs.model_folder import (
+    INT8_GRAPH,
+    MODEL,
+    encoder_alone,
+    in_user_units,
+    model_folder,
+    open_model,
+    read_model,
+)
 from encoderlab.system.files import written_whole
 from encoderlab.training.config import Precision
 
@@ -37,7 +49,8 @@ def export(config: ExportConfig) -> Path:
             f"license={config.license} is not an identifier of a licence",
             allowed="small letters, digits, points and hyphens, such as apache-2.0, mit or cc-by-4.0",
         )
-    return (_export_to_huggingface if config.format is ExportFormat.huggingface else _export_to_onnx)(config, path)
+    writers = {ExportFormat.huggingface: _export_to_huggingface, ExportFormat.web: _export_to_web}
+    return writers.get(config.format, _export_to_onnx)(config, path)
 
 
 def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
@@ -89,12 +102,7 @@ def _extended(config: ExportConfig, opened: Model, exported: Model) -> Model:
 
 
 def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
-    opened = _opened_for_onnx(config)
-    model = _with_chosen_heads(config, opened)
-    if config.format is not ExportFormat.onnx and not predicts(model):
-        wrong = f"{model.name} is an encoder without predictions, by which format={config.format.name} is checked"
-        raise SettingError(wrong, remedy="Use format=onnx")
-    extended = _extended(config, opened, model)
+    model, extended = _opened_for_onnx(config)
     is_int8 = config.format is ExportFormat.int8
     with written_whole("path", path) as temporary:
         temporary.mkdir(parents=True)
@@ -106,14 +114,45 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
     return path
 
 
-def _opened_for_onnx(config: ExportConfig) -> Model:
-    """Open the model to export. Raises SettingError if a library for it is missing, or DataError."""
+def _export_to_web(config: ExportConfig, path: Path) -> Path:
+    """Write a page with the 8-bit graph, which is checked as with format=int8."""
+    library = find_library(Path(config.library).expanduser())
+    model, extended = _opened_for_onnx(config)
+    if model.task.heads.sequence_classes is None:
+        wrong = f"format=web is for tasks on whole texts, but {model.name} labels each word"
+        raise SettingError(wrong, remedy="Use format=int8")
+    folder = model_folder(config.run)
+    title = trial_of(folder.parent if folder.name == MODEL else folder, model.name).title
+    page = render("web.html", title=title, paired=bool(model.origin.paired))
+    with written_whole("path", path) as temporary, TemporaryDirectory() as scratch:
+        temporary.mkdir(parents=True)
+        graph_folder = Path(scratch) / "graph"
+        written = write_graph_folder(graph_folder, model, extended, is_int8=True, cache=config.cache)
+        write_web_folder(temporary, page, graph_folder, graph_folder / INT8_GRAPH, library)
+        about = {"windows": model.task.windows, "max_length": model.task.max_length, "change": written.change}
+        about["libraries"] = library.versions
+        _write_card(temporary, config, model.name, "transformers.js", written.fields, **about)
+    size = sum(file.stat().st_size for file in path.iterdir()) / 1e6
+    print(f"{path}\n{written.checked}\n{size:.0f} MB: open {path / 'index.html'} in a browser, or copy the folder")
+    return path
+
+
+def _opened_for_onnx(config: ExportConfig) -> tuple[Model, Model]:
+    """Return the model to export, and the same with positions for long texts.
+
+    Raises SettingError if a library for it is missing or it makes no predictions to be checked, or DataError.
+    """
     for name in ("onnx", "onnxscript", "onnxruntime"):
         if find_spec(name) is None:
             wrong = f"format={config.format.name} needs {name}, which is not installed"
             raise SettingError(wrong, remedy='Run pip install "encoderlab[onnx]"')
     run = OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32)
-    return open_model(run)
+    opened = open_model(run)
+    model = _with_chosen_heads(config, opened)
+    if config.format is not ExportFormat.onnx and not predicts(model):
+        wrong = f"{model.name} is an encoder without predictions, by which format={config.format.name} is checked"
+        raise SettingError(wrong, remedy="Use format=onnx")
+    return model, _extended(config, opened, model)
 
 
 def _write_card(folder: Path, config: ExportConfig, name: str, *about: Any, **more: Any) -> None:

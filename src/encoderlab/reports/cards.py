@@ -113,17 +113,18 @@ def export_card(
 ) -> str:
     """Return the card for an exported folder, with sections on its use; a card without metadata gets some.
 
-    `library` opens it: transformers or onnx; `fields` is the content of its config.json, or of the entry about its
-    graph. The other arguments are those of export.md, each left out where it does not apply: `windows` says how the run
-    read texts beyond `max_length` tokens, instead of truncating them. For onnx, `opened` tells whether encoderlab opens
-    the folder too, and `change` what storing the graph in 8 bits changed. For transformers, `averages` tells that the
-    last layer averages the tokens' vectors. A `license_name` replaces the one in the metadata.
+    `library` opens it: transformers, onnx or, for a page, transformers.js; `fields` is the content of its config.json,
+    or of the entry about its graph. The other arguments are those of export.md, each left out where it does not apply:
+    `windows` says how the run read texts beyond `max_length` tokens, instead of truncating them. For onnx, `opened`
+    tells whether encoderlab opens the folder too, and `change` what storing the graph in 8 bits changed; a page has the
+    `libraries` that it names. For transformers, `averages` tells that the last layer averages the tokens' vectors. A
+    `license_name` replaces the one in the metadata.
     """
     from huggingface_hub import ModelCard, ModelCardData
 
     architecture = fields.get("architectures", [""])[0]
     opened_by = next((name for end, name in OPENED_BY.items() if architecture.endswith(end)), "")
-    known = dict.fromkeys(("windows", "max_length", "opened", "change", "averages")) | about
+    known = dict.fromkeys(("windows", "max_length", "opened", "change", "averages", "libraries")) | about
     known["pipeline"] = _pipeline_of_graph(fields)
     known["problem_type"] = fields.get("problem_type")
     own = card
