@@ -28,6 +28,7 @@ def embed(config: EmbedConfig) -> None:
     inputs.check_sources(config)
     model = open_model(config)
     width = model.shape.d_model
+    normalize = model.normalizes if config.normalize is None else config.normalize
     examples, total = _examples(config, model)
     n_rows = n_cut = 0
     with written_whole("output", output) as temporary, temporary.open("wb") as array:
@@ -37,7 +38,7 @@ def embed(config: EmbedConfig) -> None:
                 wrong = "A pair has no single vector: this model reads its texts separately (model.pairs=separate)"
                 raise SettingError(wrong, remedy="Embed a file of first texts and one of second texts")
             rows = model.rows(some)
-            vectors = model.vectors(rows, config.pooling, normalize=config.normalize)
+            vectors = model.vectors(rows, config.pooling, normalize=normalize)
             array.write(vectors.astype("<f4", copy=False).data)
             n_rows += len(some)
             n_cut += int(rows.truncated().sum())
