@@ -109,7 +109,8 @@ def _lengths(split: Split, task: Task) -> dict[str, Any]:
 
 
 def _odd(oddity: Oddity, by_name: Mapping[str, Split], name: str) -> dict[str, Any]:
-    split, other = by_name[name], by_name[oddity.like_split or name]
+    split = by_name[name]
+    other = by_name[oddity.like_split or name]
     shown = []
     for place, row in enumerate(oddity.rows[:ODD_SHOWN].tolist()):
         facts = {"where": split.where(row), "text": _shortened(text_of(split[row]))}

@@ -36,7 +36,8 @@ except ImportError as error:
     raise SettingError(f"serve needs {error.name}", remedy='Run pip install "encoderlab[serve]"') from None
 
 LARGEST_BODY = 2**23  # bytes of a request
-MOST_TEXTS, MOST_CHARACTERS = 100, 10_000  # in a request, and in each of its texts
+MOST_TEXTS = 100  # in a request
+MOST_CHARACTERS = 10_000  # in each of its texts
 BODY_SECONDS = 10.0  # that a request may take to arrive
 IDLE_SECONDS = 5.0  # between two checks for connections without a request; at the second, they are closed
 MOST_REQUESTS = 64  # at a time; further ones are asked to retry
@@ -135,7 +136,8 @@ def web_service(model: Model, least: float, hosts: list[str], trial: Trial | Non
             pairs = _pairs(await _body(request))
             async with turn:
                 if not await request.is_disconnected():
-                    work, loop = (worker, _predictions, model, pairs, least), asyncio.get_running_loop()
+                    work = (worker, _predictions, model, pairs, least)
+                    loop = asyncio.get_running_loop()
                     return JSONResponse({"predictions": await loop.run_in_executor(*work)})
         except ClientDisconnect:
             pass
@@ -215,7 +217,8 @@ def _description(task: str) -> dict[str, Any]:
 
 async def _body(request: Request) -> Any:
     """Return the request's JSON. Raises HTTPException if it is invalid, too large, or arrives too slowly."""
-    raw, closing = bytearray(), {"connection": "close"}
+    raw = bytearray()
+    closing = {"connection": "close"}
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():

@@ -85,7 +85,8 @@ class GeneratedDataset(DatasetConfig):
         """
         import pyarrow as pa
 
-        generator, seen = np.random.default_rng(self.data_seed), set[str]()
+        generator = np.random.default_rng(self.data_seed)
+        seen = set[str]()
         columns = {split: self.draw(split, generator, seen) for split in reversed(MAIN_SPLITS)}
         splits = {split: Split(pa.table(columns[split])) for split in MAIN_SPLITS}
         shared = {field.name for field in fields(DatasetConfig)}
@@ -150,7 +151,8 @@ class BracketsDataset(GeneratedDataset):
             return uniform_balanced(rows, self.pairs, self.kinds, generator)
 
         def hard(rows: int) -> np.ndarray:
-            symbols, every = balanced(rows), np.arange(rows)
+            symbols = balanced(rows)
+            every = np.arange(rows)
             one, other = generator.integers(2 * self.pairs, size=(2, rows))
             symbols[every, one], symbols[every, other] = symbols[every, other], symbols[every, one]
             return symbols[~is_balanced(symbols)]
@@ -198,7 +200,8 @@ def uniform_balanced(rows: int, pairs: int, kinds: int, generator: np.random.Gen
     """
     symbols = np.empty((rows, 2 * pairs), np.uint8)
     open_kinds = np.empty((rows, pairs + 1), np.uint8)  # for each row, a stack of `depth` kinds
-    depth, every = np.zeros(rows, np.int64), np.arange(rows)
+    depth = np.zeros(rows, np.int64)
+    every = np.arange(rows)
     for place in range(2 * pairs):
         left = 2 * pairs - place
         opens = generator.random(rows) * 2 * left * (depth + 1) < (depth + 2) * (left - depth)
@@ -213,9 +216,12 @@ def is_balanced(symbols: np.ndarray) -> np.ndarray:
     """Return whether each row of indices in `BRACKETS`, uint8 [rows, length], is balanced: bool [rows]."""
     rows, length = symbols.shape
     open_kinds = np.zeros((rows, length + 1), np.uint8)
-    depth, right, every = np.zeros(rows, np.int64), np.ones(rows, bool), np.arange(rows)
+    depth = np.zeros(rows, np.int64)
+    right = np.ones(rows, bool)
+    every = np.arange(rows)
     for place in range(length):
-        kind, closes = symbols[:, place] // 2, symbols[:, place] % 2 == 1
+        kind = symbols[:, place] // 2
+        closes = symbols[:, place] % 2 == 1
         right &= ~closes | ((depth > 0) & (open_kinds[every, depth - 1] == kind))
         open_kinds[every, depth] = kind
         depth = np.maximum(depth + np.where(closes, -1, 1), 0)

@@ -175,7 +175,8 @@ def as_documents(splits: Data) -> Documents:
 
 def paragraphs(text: str) -> list[str]:
     """Return the non-blank lines of a text, stripped."""
-    return [stripped for line in text.replace("\r", "\n").split("\n") if (stripped := line.strip())]
+    lines = map(str.strip, text.replace("\r", "\n").split("\n"))
+    return [line for line in lines if line]
 
 
 def fingerprint(made_from: bytes) -> str:
@@ -270,7 +271,9 @@ class StreamReader:
     """
 
     def __init__(self, stream: DocumentStream, number: int, seed: int, position: Mapping[str, Any] | None) -> None:
-        self.stream, self.number, self.seed = stream, number, seed
+        self.stream = stream
+        self.number = number
+        self.seed = seed
         self._open(*((0, None) if position is None else (position["passes"], position["state"])))
 
     @property
@@ -280,7 +283,8 @@ class StreamReader:
 
     def take(self) -> list[list[str]]:
         """Return the next documents: its share of a window, or what is left of its pass."""
-        documents, characters = [], 0
+        documents = []
+        characters = 0
         with self.stream.explained():
             for row in self._iterator:
                 self._begun = True
@@ -299,7 +303,9 @@ class StreamReader:
         total = self.stream.dataset.num_shards
         order = np.random.default_rng([self.seed, passes]).permutation(total)[self.number :: self.stream.readers]
         shards = [self.stream.dataset.shard(total, index, contiguous=False) for index in order.tolist()]
-        self.passes, self._rows, self._begun = passes, concatenate_datasets(shards), state is not None
+        self.passes = passes
+        self._rows = concatenate_datasets(shards)
+        self._begun = state is not None
         if state is not None:
             self._rows.load_state_dict(state)
         self._iterator = iter(self._rows)

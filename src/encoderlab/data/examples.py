@@ -10,7 +10,7 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
@@ -114,7 +114,8 @@ class Split:
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Split:
         """Return the split with only `rows`, in that order; nothing is copied."""
-        indices, where = np.asarray(rows, np.int64), self.where
+        indices = np.asarray(rows, np.int64)
+        where = self.where
         carried = None if self.carried is None else self.carried.select(indices)
         return Split(self.rows.select(indices), lambda row: where(int(indices[row])), carried)
 
@@ -210,7 +211,9 @@ def stored(batches: Iterable[pa.RecordBatch], folder: Path | None) -> pa.Table:
     """
     import pyarrow as pa
 
-    iterator, first, n_bytes = iter(batches), [], 0
+    iterator = iter(batches)
+    first = []
+    n_bytes = 0
     for batch in iterator:
         first.append(batch)
         n_bytes += batch.nbytes
@@ -237,9 +240,7 @@ def stored(batches: Iterable[pa.RecordBatch], folder: Path | None) -> pa.Table:
 
 def in_lists(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
     """Yield the items in lists of `most`, the last one shorter."""
-    iterator = iter(items)
-    while some := list(islice(iterator, most)):
-        yield some
+    yield from grouped(items, lambda _: 1, most)
 
 
 def grouped(
@@ -253,6 +254,7 @@ def grouped(
         size += size_of(item)
         if size >= largest or len(group) == most:
             yield group
-            group, size = [], 0
+            group = []
+            size = 0
     if group:
         yield group

@@ -124,7 +124,8 @@ def _hashed(columns: dict[str, list[Any]], n_rows: int) -> tuple[np.ndarray, ...
         )
         lengths = [len(text.split()) + len((pair or "").split()) for text, pair in rows]
     labels = columns.get("labels", columns.get("label", [None] * n_rows))
-    first, unknown = next((one for one in labels if one is not None), None), [one is None for one in labels]
+    first = next((one for one in labels if one is not None), None)
+    unknown = [one is None for one in labels]
     ids = np.empty(0, np.int64)
     if isinstance(first, list):
         ids = np.array([id_ for one in labels for id_ in one or ()], np.int64)
@@ -155,9 +156,12 @@ def _same_texts(split: Hashes, reference: Hashes) -> tuple[np.ndarray, np.ndarra
         return np.zeros(len(split.texts), bool), np.zeros(len(split.texts), bool), np.zeros(len(split.texts), np.int64)
     known, first = np.unique(reference.texts, return_index=True)
     place = np.minimum(np.searchsorted(known, split.texts), len(known) - 1)
-    like, same, pairs = first[place], known[place] == split.texts, reference.with_labels()
+    like = first[place]
+    same = known[place] == split.texts
+    pairs = reference.with_labels()
     if reference is split:
-        same, pairs = same & (like != np.arange(len(like))), pairs[first]
+        same = same & (like != np.arange(len(like)))
+        pairs = pairs[first]
     return same, same & ~np.isin(split.with_labels(), pairs) & (split.labels != UNLABELLED), like
 
 

@@ -72,7 +72,8 @@ class Tokenizer:
 
     def __init__(self, backend: tokenizers.Tokenizer, specials: Mapping[str, str], name: str = "the tokenizer") -> None:
         ids = {role: backend.token_to_id(text) for role, text in specials.items()}
-        if missing := [role for role in _NEEDED if ids.get(role) is None]:
+        missing = [role for role in _NEEDED if ids.get(role) is None]
+        if missing:
             wrong = f"{name} lacks special tokens that are needed: {', '.join(missing)}"
             raise DataError(wrong, remedy="Set tokenizer=bert_base_uncased, or tokenizer=wordpiece to train one")
         self.specials = {role: text for role, text in specials.items() if ids[role] is not None}
@@ -98,7 +99,8 @@ class Tokenizer:
 
     def _set_template(self, pair_separators: int) -> None:
         """For us, and for others who open the saved file, make pairs [CLS] a [SEP] b [SEP] with segments 0 and 1."""
-        cls, sep = self.specials["cls_token"], self.specials["sep_token"]
+        cls = self.specials["cls_token"]
+        sep = self.specials["sep_token"]
         self.pair_separators = pair_separators
         self._backend.post_processor = processors.TemplateProcessing(
             single=[cls, "$A", sep],
@@ -121,7 +123,8 @@ class Tokenizer:
         Raises DataError for invalid Unicode, and if the tokenizer's own rules fail on a text.
         """
         flat, lengths = self.encode_flat(texts)
-        ids, ends = flat.tolist(), np.cumsum(lengths).tolist()
+        ids = flat.tolist()
+        ends = np.cumsum(lengths).tolist()
         return [ids[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=False)]
 
     def encode_flat(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -390,7 +393,8 @@ class PretrainedConfig(TokenizerConfig):
 
         Raises DataError if there is no fast tokenizer of that name with all special tokens.
         """
-        if (shipped := shipped_folder(self.name)) is not None:
+        shipped = shipped_folder(self.name)
+        if shipped is not None:
             return Tokenizer.load(shipped / "tokenizer.json")
         from huggingface_hub import constants
         from transformers import AutoTokenizer
@@ -411,7 +415,7 @@ class PretrainedConfig(TokenizerConfig):
             raise DataError(f"tokenizer.name={self.name} {why}", remedy=remedy) from error
         if not loaded.is_fast:
             raise DataError(f"tokenizer.name={self.name} has no fast tokenizer (tokenizer.json)", remedy=remedy)
-        specials = {role: text for role in BERT_SPECIALS if (text := getattr(loaded, role)) is not None}
+        specials = {role: getattr(loaded, role) for role in BERT_SPECIALS if getattr(loaded, role) is not None}
         return Tokenizer(cast("Any", loaded.backend_tokenizer), specials, f"tokenizer.name={self.name}")
 
 
@@ -456,7 +460,9 @@ class DistinctWords:
     """
 
     def __init__(self, backend: tokenizers.Tokenizer, dtype: np.dtype, *, lowercase: bool) -> None:
-        self._backend, self._dtype, self._lowercase = backend, dtype, lowercase
+        self._backend = backend
+        self._dtype = dtype
+        self._lowercase = lowercase
         self._known: dict[bytes, bytes] = {b"": b""}  # UTF-8 to the bytes of an array of ids
         self._size = 0
 
@@ -488,7 +494,8 @@ class DistinctWords:
         ids = [b"".join(map(known.__getitem__, row)) for row in rows]
         self._size += sum(map(len, new))
         if self._size > _BYTES_KEPT:
-            self._known, self._size = {b"": b""}, 0
+            self._known = {b"": b""}
+            self._size = 0
         lengths = np.fromiter(map(len, ids), np.int64, len(ids)) // self._dtype.itemsize
         return np.frombuffer(b"".join(ids), self._dtype), lengths
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from encoderlab.data.examples import in_lists
 from encoderlab.data.token_store import Block, Column, TokenStore, id_type, kept_store, memory_store, write_store
 from encoderlab.system.progress import progress_bar
 
@@ -48,10 +48,9 @@ def tokenize_split(
         with progress_bar(f"tokenising {name}", "rows", len(split), leave=False) as bar:
 
             def blocks() -> Iterator[Block]:
-                examples = iter(split)
-                while some := list(islice(examples, TEXTS_AT_A_TIME)):
-                    yield _block(some, tokenizer, paired=paired, words=words)
-                    bar.update(len(some))
+                for examples in in_lists(split, TEXTS_AT_A_TIME):
+                    yield _block(examples, tokenizer, paired=paired, words=words)
+                    bar.update(len(examples))
 
             return write_store(folder, _columns(tokenizer, paired=paired, words=words), blocks())
 

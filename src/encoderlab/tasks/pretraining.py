@@ -145,11 +145,13 @@ class Pretraining(Task):
         is_target = self.choose(ids, batch.rows, key).flatten()
         target_positions = torch.nonzero_static(is_target, size=batch.n_targets).flatten()
         labels = ids.flatten()[target_positions]
-        row, place = batch.rows[target_positions // ids.shape[1]], target_positions % ids.shape[1]
+        row = batch.rows[target_positions // ids.shape[1]]
+        place = target_positions % ids.shape[1]
         kind = uniform(key, _KIND, row, place)
         ordinary, _ = self._tables_on(device)
         drawn = ordinary[(uniform(key, _REPLACEMENT, row, place) * len(ordinary)).long()]
-        masked, random = self.config.mask_replace_prob, self.config.mask_replace_prob + self.config.random_replace_prob
+        masked = self.config.mask_replace_prob
+        random = self.config.mask_replace_prob + self.config.random_replace_prob
         seen = torch.where(kind < masked, self.mask_id, torch.where(kind < random, drawn, labels))
         hidden = ids.flatten().index_copy(0, target_positions, seen).view_as(ids)
         return replace(batch, input_ids=hidden, target_positions=target_positions, token_labels=labels)

@@ -25,7 +25,8 @@ class Sentences:
 
     def __init__(self, store: TokenStore) -> None:
         self.offsets = store["input_ids"].offsets
-        self.document, self.paragraph = store["document"].values, store["paragraph"].values
+        self.document = store["document"].values
+        self.paragraph = store["paragraph"].values
 
     def tokens(self, start: Places, stop: Places) -> np.ndarray:
         """Return how many tokens the sentences from `start` up to `stop` have."""
@@ -66,7 +67,8 @@ def windows(sentences: Sentences, pack: Pack, room: int, *, paired: bool) -> Win
     """
     document = np.asarray(sentences.document)
     borders = np.flatnonzero(np.diff(document)) + 1
-    begins, ends = np.concatenate([[0], borders]), np.concatenate([borders, [len(document)]])
+    begins = np.concatenate([[0], borders])
+    ends = np.concatenate([borders, [len(document)]])
     if pack is Pack.sentences:
         start = np.arange(len(document) - paired)
         if paired:
@@ -82,15 +84,18 @@ def windows(sentences: Sentences, pack: Pack, room: int, *, paired: bool) -> Win
 
 def _segments(sentences: Sentences, begins: Places, ends: Places, room: int, least: int) -> tuple[Places, Places]:
     """Return runs as long as fit, one after the other; the next runs of all documents are found at once."""
-    starts, stops = [], []
+    starts = []
+    stops = []
     while len(begins):
         kept = ends - begins >= least
-        begins, ends = begins[kept], ends[kept]
+        begins = begins[kept]
+        ends = ends[kept]
         stop = np.maximum(sentences.filled(begins, np.full(len(begins), room), ends), begins + least)
         starts.append(begins)
         stops.append(stop)
         begins = stop
-    start, stop = np.concatenate([*starts, []]).astype(np.int64), np.concatenate([*stops, []]).astype(np.int64)
+    start = np.concatenate([*starts, []]).astype(np.int64)
+    stop = np.concatenate([*stops, []]).astype(np.int64)
     order = np.argsort(start)
     return start[order], stop[order]
 
@@ -104,7 +109,8 @@ def draw_pairs(
     position nor its length gives it away, and continues as long as there is room.
     """
     draw = np.random.default_rng(seed)
-    start, stop = windows.start, windows.stop
+    start = windows.start
+    stop = windows.stop
     if not paired:
         return Pairs(start, stop, stop, stop, np.zeros(len(start), np.int8))
     middle = start + 1 + (draw.random(len(start)) * (stop - start - 1)).astype(start.dtype)
@@ -114,7 +120,8 @@ def draw_pairs(
     begin, end = (np.searchsorted(windows.document, windows.document[negative], side) for side in ("left", "right"))
     other = (draw.random(len(negative)) * (len(start) - (end - begin))).astype(np.int64)
     other += np.where(other >= begin, end - begin, 0)
-    second_start, second_stop = middle.copy(), stop.copy()
+    second_start = middle.copy()
+    second_stop = stop.copy()
     second_start[negative] = middle[other]
     if pack is Pack.sentences:
         second_stop[negative] = middle[other] + 1
@@ -131,7 +138,9 @@ class SentenceRows:
     """
 
     def __init__(self, store: TokenStore, task: DocumentTask, pack: Pack) -> None:
-        self.store, self.task, self.pack = store, task, pack
+        self.store = store
+        self.task = task
+        self.pack = pack
         self.paired = bool(task.labels)
         length = min(task.config.row_length or task.max_length, task.max_length)
         self.room = length - (3 if self.paired else 2)  # besides [CLS] and each [SEP]
@@ -156,11 +165,15 @@ class SentenceEpoch:
     """The rows of one epoch (a `training.batches.Epoch`): pairs of sentences, or single runs, as drawn for it."""
 
     def __init__(self, rows: SentenceRows, pairs: Pairs, key: int) -> None:
-        self.rows, self.pairs, self.key, self.paired = rows, pairs, key, rows.paired
+        self.rows = rows
+        self.pairs = pairs
+        self.key = key
+        self.paired = rows.paired
 
     def tokens(self, rows: np.ndarray | slice) -> tuple[np.ndarray, np.ndarray]:
         """Return the number of tokens of both texts of each of `rows` before truncation, without special tokens."""
-        sentences, pairs = self.rows.sentences, self.pairs
+        sentences = self.rows.sentences
+        pairs = self.pairs
         first = sentences.tokens(pairs.first_start[rows], pairs.first_stop[rows])
         return first, sentences.tokens(pairs.second_start[rows], pairs.second_stop[rows])
 
@@ -171,7 +184,8 @@ class SentenceEpoch:
 
     def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
         """Return rows as [CLS] a [SEP] b [SEP], truncating the longer text first, or as [CLS] a [SEP]."""
-        column, offsets = self.rows.store["input_ids"], self.rows.sentences.offsets
+        column = self.rows.store["input_ids"]
+        offsets = self.rows.sentences.offsets
         tokenizer = self.rows.task.tokenizer
         first, second = longest_first(*self.tokens(rows), self.rows.room)
         first_lengths = first + 2
@@ -179,7 +193,8 @@ class SentenceEpoch:
         begins = np.cumsum(lengths) - lengths
         flat = np.full(int(lengths.sum()), tokenizer.sep_id, dtype=np.int64)
         flat[begins] = tokenizer.cls_id
-        first_starts, second_starts = offsets[self.pairs.first_start[rows]], offsets[self.pairs.second_start[rows]]
+        first_starts = offsets[self.pairs.first_start[rows]]
+        second_starts = offsets[self.pairs.second_start[rows]]
         flat[indices_of(begins + 1, first)] = column.stretches(first_starts, first)
         flat[indices_of(begins + first_lengths, second)] = column.stretches(second_starts, second)
         input_ids, segments, mask = side_by_side(flat, lengths, first_lengths, pad_id)

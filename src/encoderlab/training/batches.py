@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -32,7 +32,8 @@ from encoderlab.model.config import ModelConfig
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.training.config import Batching, TrainingConfig
 
-FEWEST_EVALUATION_TOKENS, MOST_EVALUATION_TOKENS = 1024, 4096  # per batch on a CPU
+FEWEST_EVALUATION_TOKENS = 1024  # per batch on a CPU
+MOST_EVALUATION_TOKENS = 4096
 # Tokens times squared width: enough to outweigh Python, few enough for a core's cache (RESULTS.md).
 EVALUATION_WORK = 1024 * 256**2
 GPU_EVALUATION_TOKENS = 32_768  # on a GPU, launching small computations takes longer than the computations
@@ -199,12 +200,16 @@ def prefetched(batches: Iterator[Item], device: torch.device) -> Iterator[Item]:
     # copied and masked before it is read, and its memory reused after that, without events or `record_stream`.
     on_gpu = device.type == "cuda"
     same_stream = partial(torch.cuda.set_stream, torch.cuda.current_stream(device)) if on_gpu else None
-    end, thread = object(), ThreadPoolExecutor(1, "batches", same_stream)
+    end: Any = object()
+    thread = ThreadPoolExecutor(1, "batches", same_stream)
     try:
         due = deque(thread.submit(next, batches, end) for _ in range(AHEAD))
-        while (batch := due.popleft().result()) is not end:
+        while True:
+            batch = due.popleft().result()
+            if batch is end:
+                break
             due.append(thread.submit(next, batches, end))
-            yield cast("Item", batch)
+            yield batch
     finally:
         thread.shutdown(cancel_futures=True)
 

@@ -214,7 +214,8 @@ def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool, epoch
         length = f"{config.budget} of steps of {config.batch_size:,} rows ({per_epoch:,} per {epoch})"
     else:
         steps = total_steps(config, rows)
-        every, n_epochs = min(every, steps), steps / per_epoch
+        every = min(every, steps)
+        n_epochs = steps / per_epoch
         epochs = f"{n_epochs:.3g}" if n_epochs < 1000 else f"{n_epochs:,.0f}"
         counted = f"{steps:,} step{'s' * (steps != 1)} of {config.batch_size:,} rows"
         length = f"{epochs} {epoch}{'s' * (epochs != '1')}, {counted}"

@@ -38,7 +38,8 @@ class Whole:
 
     def __init__(self, model: EncoderWithHeads, processes: Processes, *, exact: bool = True) -> None:
         """If `exact`, a resumed run ends bit for bit like one that was never stopped."""
-        self.model, self.processes = model, processes
+        self.model = model
+        self.processes = processes
         self.stepped: nn.Module = model
         if processes.size > 1:
             self.stepped = _replicated(model, fixed_order=exact and processes.size > 2)
@@ -77,7 +78,9 @@ class Sharded(Whole):
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        self.original, self.processes, self.device = model, processes, device
+        self.original = model
+        self.processes = processes
+        self.device = device
         self.model = _shapes_of(model)
         mesh = init_device_mesh(device.type, (processes.size,))
         for layer in self.model.encoder.layers:
@@ -108,7 +111,8 @@ class Sharded(Whole):
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         from torch.distributed.tensor import DTensor
 
-        plain, state = optimizer.state_dict(), {}
+        plain = optimizer.state_dict()
+        state = {}
         for key, averages in plain["state"].items():  # one at a time, because all averages together are twice the model
             whole = {name: one.full_tensor() if isinstance(one, DTensor) else one for name, one in averages.items()}
             state[key] = {name: value.cpu() for name, value in whole.items()} if self.processes.is_main else {}
@@ -117,7 +121,8 @@ class Sharded(Whole):
     def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
         from torch.distributed.tensor import distribute_tensor
 
-        parameters, shards = [weight for group in optimizer.param_groups for weight in group["params"]], {}
+        parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
+        shards = {}
         for key, averages in state["state"].items():
             layout = (parameters[key].device_mesh, parameters[key].placements)
             shards[key] = {

@@ -91,7 +91,9 @@ def _groups(model: nn.Module, config: TrainingConfig) -> Iterator[dict[str, Any]
                 yield {"params": params, "weight_decay": weight_decay, "scale": scale}
 
 
-PEAK, PEAK_WIDTH, HIGHEST_PEAK = 5e-4, 256, 1e-3
+PEAK = 5e-4
+PEAK_WIDTH = 256
+HIGHEST_PEAK = 1e-3
 # Of that peak, for classes of pairs that are read separately: a head with four features for each of a vector's moves
 # far in a step. From a linear model, accuracy on validation was 0.602 instead of 0.534 on MNLI's sample, and level on
 # QQP's (0.785 and 0.788; seed 0). benchmarks/SUITE.md has test and what else was tried.
