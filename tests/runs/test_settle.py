@@ -22,7 +22,7 @@ from encoderlab.tasks.pretraining import PretrainingConfig
 from encoderlab.tasks.regression import RegressionConfig
 from encoderlab.tasks.sequences import SequenceFormat
 from encoderlab.tasks.tagging import TaggingConfig
-from encoderlab.tasks.task import TextTaskConfig, Windows
+from encoderlab.tasks.task import Windows
 from encoderlab.tasks.vectors import TeacherVectorsConfig
 from encoderlab.training.config import Batching, Keep, TrainingConfig
 from tests.runs.small_assembly import TOKENIZER
@@ -57,7 +57,7 @@ def facts_of(labels=None, lengths=20, validation=None, numbers=None, **known):
     texts = np.array(lengths) if isinstance(lengths, list) else np.full(survey.rows, lengths)
 
     def row_lengths(task, max_length):
-        windows = task.windowing if isinstance(task, TextTaskConfig) else None
+        windows = task.windowing
         return SequenceFormat.of(TOKENIZER, max_length, windows).lengths(texts)
 
     n_rows = {"train": survey.rows}

@@ -124,11 +124,11 @@ def targets_of(split: Split, n_labels: int) -> Predictions:
     return marks
 
 
-def _run(method: Method, data: _Data) -> Baseline:
+def _run(method: Method, data: _Data, note: str = "") -> Baseline:
     started = time.perf_counter()
     predicted, chances = method(data)
     seconds = time.perf_counter() - started
-    return Baseline(_scores(data, predicted, chances) | {"seconds": seconds}, predicted)
+    return Baseline(_scores(data, predicted, chances) | {"seconds": seconds}, predicted, note=note)
 
 
 def _scores(data: _Data, predicted: Predictions, chances: np.ndarray | None) -> dict[str, float]:
@@ -188,8 +188,7 @@ def _run_frozen(vectors: Features, data: _Data) -> Baseline:
     if rows > most:
         data = replace(data, train=data.train.take(_evenly_spaced(rows, most)))
         note = f"was fitted on {len(data.train):,} of the {rows:,} training rows, evenly spaced, which takes less time"
-    fitted = _run(lambda data: _linear_on_vectors(data, vectors), data)
-    return replace(fitted, note=note)
+    return _run(lambda data: _linear_on_vectors(data, vectors), data, note)
 
 
 def _evenly_spaced(n: int, most: int) -> np.ndarray:

@@ -12,12 +12,12 @@ from encoderlab.config.commands import DataConfig, TableFormat
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Example, Split, WordsExample, in_lists, text_of
 from encoderlab.data.survey import Oddity, odd_rows
-from encoderlab.data.tokenizers import Tokenizer, WordPieceConfig
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.data.tokens import lengths_of, tokenize_examples
 from encoderlab.errors import SettingError
 from encoderlab.reports.blocks import json_safe
 from encoderlab.reports.facts import show_rows
-from encoderlab.runs.settle import Facts, lowercases, settle_length
+from encoderlab.runs.settle import Facts, settle_length
 from encoderlab.runs.tokens import Tokens
 from encoderlab.tasks.task import Task
 
@@ -45,10 +45,7 @@ def data(config: DataConfig) -> None:
 def _facts(config: DataConfig) -> dict[str, Any]:
     """Return the facts of labelled rows by split: counts, lengths in tokens, odd rows, examples."""
     rows = config.dataset.load(config.cache, config.task.target)
-    settings = config.tokenizer
-    if isinstance(settings, WordPieceConfig):
-        settings = replace(settings, lowercase=lowercases(config.task, settings))
-    tokenizer = settings.build(rows.training_texts, config.cache)
+    tokenizer = config.tokenizer.for_task(of_words=config.task.of_words).build(rows.training_texts, config.cache)
 
     # The length that a model would read, as a run decides it.
     tokens = Tokens(rows, tokenizer, ["train"], config.cache, pack=config.dataset.pack, seed=0)

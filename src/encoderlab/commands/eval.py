@@ -4,7 +4,6 @@ import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -12,7 +11,6 @@ from encoderlab.config.commands import EvalConfig
 from encoderlab.data.data import Data
 from encoderlab.data.dataset import Pack
 from encoderlab.data.documents import Documents
-from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError
 from encoderlab.metrics.pretraining import PretrainingScores
 from encoderlab.metrics.scores import PredictionScores, SplitScores
@@ -143,10 +141,11 @@ def _rows_to_score(config: EvalConfig, model: Model) -> tuple[Data, str]:
     trained on.
     """
     target = model.config.task.target
-    if isinstance(config.dataset, FilesDataset) and config.dataset.path and config.split is None:
-        dataset = config.dataset.read_as(model.config.dataset)
-        unsplit = replace(dataset, validation_fraction=0.0, test_fraction=0.0, label_names=model.labels or None)
-        data = unsplit.load(config.cache, target).as_one_split()
+    own_file = None
+    if config.dataset is not None and config.split is None:
+        own_file = config.dataset.as_one_file(model.config.dataset, model.labels or None)
+    if own_file is not None:
+        data = own_file.load(config.cache, target).as_one_split()
         split = "all"
     else:
         data = (config.dataset or model.own_dataset).load(config.cache, target)

@@ -84,7 +84,7 @@ class RunConfig(CommandConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.folds is not None and isinstance(self, PretrainConfig | DistillConfig):
+        if self.folds is not None and not self.has_folds:
             wrong = f"folds={self.folds} does not work with pretraining, which has no labels, or with distillation, "
             wrong += "whose teacher may have seen the rows of every fold"
             raise SettingError(wrong, remedy="Remove folds, or use encoderlab train or finetune")
@@ -94,6 +94,17 @@ class RunConfig(CommandConfig):
         if self.dry_run and self.resume is not None:
             wrong = f"dry_run=true estimates a new run, but resume={self.resume} continues an existing one"
             raise SettingError(wrong, remedy="Remove resume or dry_run")
+
+    @property
+    def has_folds(self) -> bool:
+        """Return whether each part of the training rows can be tested by a run that has not read it."""
+        return True
+
+    @property
+    def shape(self) -> ModelConfig:
+        """Return the encoder's settings in full, which a run of its own has settled."""
+        assert isinstance(self.model, ModelConfig), "the settings have not been settled"
+        return self.model
 
     @property
     def starts_from(self) -> str | None:
@@ -106,6 +117,10 @@ class PretrainConfig(RunConfig):
     """Pretrain an encoder on documents: masked tokens and next sentences."""
 
     init_from: str | None = setting(None, "Encoder to start from, as in finetune; null: from scratch.")
+
+    @property
+    def has_folds(self) -> bool:
+        return False
 
 
 @dataclass
@@ -131,6 +146,10 @@ class DistillConfig(RunConfig):
         0.8, "On a task: weight of the teacher's probabilities in the loss; the labels get the rest.", least=0, most=1
     )
     unlabelled: str | None = setting(None, "On a task: a file of further, unlabelled texts for the teacher to label.")
+
+    @property
+    def has_folds(self) -> bool:
+        return False
 
 
 @dataclass

@@ -81,11 +81,7 @@ class DatasetConfig(ABC):
             splits = self.in_fold(splits, self.fold)
         if self.train_share == 1:
             return splits
-        train = nested_share(splits.by_name["train"], self.train_share, self.row_seed)
-        undivided = splits.undivided
-        if undivided is not None:
-            splits = replace(splits, undivided=lambda: nested_share(undivided(), self.train_share, self.row_seed))
-        return replace(splits, by_name=splits.by_name | {"train": train})
+        return splits.changed(lambda train: nested_share(train, self.train_share, self.row_seed), ["train"])
 
     def in_fold(self, splits: Data, fold: str) -> Data:
         """Return the splits with a fold of the training rows as the only test split; `origin` counts dropped rows."""
@@ -96,7 +92,7 @@ class DatasetConfig(ABC):
         validation = {name: splits.by_name[name] for name in ("validation",) if name in splits.by_name}
         train, test = (whole.take(np.flatnonzero((assigned == number) == is_test)) for is_test in (False, True))
         by_name = {"train": train, **validation, "test": test}
-        return replace(splits, by_name=by_name, origin=origin, folded=Folded(whole, assigned))
+        return Data(by_name, splits.labels, origin, Folded(whole, assigned))
 
     def kept_together(self, split: Split) -> list[Any] | None:
         """Return a value for each row, which stays in one part with other rows of that value; None: with no others."""
@@ -106,6 +102,22 @@ class DatasetConfig(ABC):
     def is_stream(self) -> bool:
         """Return whether `documents` are an endless stream, which a run reads during training."""
         return getattr(self, "streaming", False)
+
+    @property
+    def leaves_validation_open(self) -> bool:
+        """Return whether the rows decide how many of them are held out for validation."""
+        return False
+
+    @property
+    def first_file(self) -> str | None:
+        """Return the first of a user's own files that the rows come from; None for other sources."""
+        return None
+
+    def as_one_file(self, trained: DatasetConfig | None, labels: list[str] | None) -> DatasetConfig | None:
+        """Return the settings that read a user's own file whole, with these `labels` and otherwise like the data that a
+        model was `trained` on; None for a dataset with splits of its own.
+        """
+        return None
 
     @property
     def row_seed(self) -> int:
@@ -150,11 +162,7 @@ class DatasetConfig(ABC):
         """Return the splits, each limited to `limit` rows."""
         if self.limit is None:
             return splits
-        by_name = {name: split.evenly(self.limit) for name, split in splits.by_name.items()}
-        undivided = splits.undivided
-        if undivided is not None:
-            splits = replace(splits, undivided=lambda: undivided().evenly(self.limit))
-        return replace(splits, by_name=by_name)
+        return splits.changed(lambda split: split.evenly(self.limit), splits.by_name)
 
 
 @dataclass
@@ -216,16 +224,28 @@ class ColumnDataset(DatasetConfig):
         if self.label_names is not None:
             self.label_names = _label_names(self.label_names)
 
+    @property
+    def drops_missing(self) -> bool:
+        """Return whether rows without a label or a text are left out instead of refused."""
+        return False
+
     def columns(self, target: TargetKind = "label") -> Columns:
         """Return the columns to read for `target`. Raises SettingError if the settings name others."""
         from encoderlab.data.columns import Columns
 
-        columns = Columns(self.text, self.text_pair, self.label, target=target, others=True, strip_html=self.strip_html)
-        if self.label_columns is None or self.label is None:
-            return columns
-        if target != "label_set":
+        label_columns = None if self.label is None else self.label_columns
+        if label_columns is not None and target != "label_set":
             raise SettingError("dataset.label_columns needs task=multilabel", remedy="Or set dataset.label=COLUMN")
-        return replace(columns, label=None, label_columns=tuple(self.label_columns))
+        return Columns(
+            self.text,
+            self.text_pair,
+            self.label if label_columns is None else None,
+            target=target,
+            label_columns=tuple(label_columns or ()),
+            others=True,
+            drop=self.drops_missing,
+            strip_html=self.strip_html,
+        )
 
     def read_documents(self, cache_dir: Path) -> Documents:
         """Return each row as a document."""
@@ -242,10 +262,12 @@ class ColumnDataset(DatasetConfig):
         origin: dict[str, Any],
         class_names: list[str] | None = None,
         target: TargetKind = "label",
+        decided: dict[str, Any] | None = None,
     ) -> Data:
         """Return the splits of a dataset from the rows of each, read for `target`, with rows held out from training.
 
-        `class_names` names the labels 0, 1, ... if the source knows names. Raises DataError if a label is missing from
+        `class_names` names the labels 0, 1, ... if the source knows names; `decided` has the settings that the rows
+        decided. Raises DataError if a label is missing from
         training, SettingError if `label_names` do not fit.
         """
         from encoderlab.data import labels
@@ -280,7 +302,11 @@ class ColumnDataset(DatasetConfig):
             if "validation" in fractions:
                 undivided = partial(_take_all_but, train, part, part_of.get("test"))
         by_name = {name: by_name[name] for name in (*MAIN_SPLITS, *by_name) if name in by_name}
-        return replace(splits, by_name=by_name, origin=origin, undivided=undivided)
+        return Data(by_name, splits.labels, origin, splits.folded, decided or {}, undivided)
+
+    @property
+    def leaves_validation_open(self) -> bool:
+        return self.validation_fraction is None
 
     @property
     def held_out(self) -> dict[str, float]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -100,7 +100,8 @@ class Documents:
         """Return the documents with a splitter for their sentences. Raises SettingError for an unknown language."""
         train = self.by_name["train"]
         splitter = splitter_for(lambda: chain.from_iterable(train.documents()), language)
-        return replace(self, reader=SentenceReader(splitter, min_characters, min_sentences))
+        reader = SentenceReader(splitter, min_characters, min_sentences)
+        return Documents(self.by_name, self.origin, self.stream, reader)
 
     @property
     def sentence_reader(self) -> SentenceReader:

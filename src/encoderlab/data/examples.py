@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -40,6 +40,11 @@ class TextExample:
     text_pair: str | None = None
     label: int | float | tuple[int, ...] | None = None
 
+    @property
+    def paired(self) -> bool:
+        """Return whether it is two texts."""
+        return self.text_pair is not None
+
     def without_html(self) -> TextExample:
         """Return the example with what a page with its texts shows."""
         pair = None if self.text_pair is None else without_html(self.text_pair)
@@ -52,6 +57,7 @@ class WordsExample:
 
     words: tuple[str, ...]
     labels: tuple[int, ...] | None = None
+    paired: ClassVar[bool] = False
 
     def without_html(self) -> WordsExample:
         """Return the example with what a page with its words shows, as many."""
@@ -99,8 +105,9 @@ class Split:
 
     def batches(self, size: int) -> Iterator[pa.Table]:
         """Yield the rows in Arrow tables of `size` rows. Pages of a mapped file are given back after reading."""
-        for batch in self.rows.with_format("arrow").iter(size):
-            yield cast("pa.Table", batch)
+        tables: Any = self.rows.with_format("arrow").iter(size)
+        for table in tables:
+            yield table
             for mapping in _mappings:  # pages that were read count as memory of the process until they are given back
                 mapping.madvise(mmap.MADV_DONTNEED)
 
@@ -136,10 +143,7 @@ class Split:
     @property
     def paired(self) -> bool:
         """Return whether an example is two texts."""
-        if self.holds_words or not len(self):
-            return False
-        first = self[0]
-        return isinstance(first, TextExample) and first.text_pair is not None
+        return len(self) > 0 and self[0].paired
 
     def targets(self) -> Iterator[Any]:
         """Yield the target of each row: a label's id, a list of ids, a number, or the ids of its words' labels; None if

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from encoderlab.errors import DataError, SettingError, closest, one_line
 
@@ -142,7 +142,8 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
     import pyarrow as pa
 
     try:
-        with io.BufferedReader(cast("Any", pa.input_stream(str(path), compression="detect")), 2**17) as file:
+        unpacked: Any = pa.input_stream(str(path), compression="detect")
+        with io.BufferedReader(unpacked, 2**17) as file:
             yield file
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path} cannot be read: {one_line(str(error))}") from error

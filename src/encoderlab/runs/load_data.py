@@ -7,7 +7,7 @@ from typing import cast
 
 from encoderlab.config.commands import CommandConfig, RunConfig
 from encoderlab.data.data import Data
-from encoderlab.data.dataset import ColumnDataset, DatasetConfig
+from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.documents import Documents
 from encoderlab.errors import SettingError
 from encoderlab.runs.settle import has_few_rows
@@ -48,9 +48,7 @@ def load_documents(dataset: DatasetConfig, task: TaskConfig, config: CommandConf
 
 def _trains_on_all_rows(config: RunConfig, data: Data, *, scored: bool) -> bool:
     """Return whether the rows that were held out for validation are better trained on."""
-    dataset = config.dataset
-    is_open = isinstance(dataset, ColumnDataset) and dataset.validation_fraction is None
-    if not is_open or data.undivided is None or config.task.fits_thresholds:
+    if not config.dataset.leaves_validation_open or data.undivided is None or config.task.fits_thresholds:
         return False
     if scored and "test" not in data.by_name:
         return False

@@ -99,8 +99,7 @@ class Model:
     @property
     def shape(self) -> ModelConfig:
         """Return the encoder's settings in full."""
-        assert isinstance(self.config.model, ModelConfig), "the settings have not been settled"
-        return self.config.model
+        return self.config.shape
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -169,7 +168,7 @@ class Model:
         """
         examples = self._examples(texts)
         for example in examples:
-            self.check_paired(isinstance(example, TextExample) and example.text_pair is not None)
+            self.check_paired(example.paired)
         predictions = []
         for example, prediction in zip(examples, self.predictions(examples), strict=True):
             predictions.append(unless_blank(example, self.task.plain(prediction)))
@@ -318,8 +317,8 @@ def build_network(config: RunConfig, tokenizer: Tokenizer, heads: HeadSizes, pro
 
     Raises SettingError if they do not fit into memory.
     """
-    assert isinstance(config.model, ModelConfig)
-    arguments = (config.model, tokenizer.vocabulary_size, tokenizer.pad_id, heads)
+    shape = config.shape
+    arguments = (shape, tokenizer.vocabulary_size, tokenizer.pad_id, heads)
     torch.manual_seed(config.seed)
     if is_sharded(config.training, processes) and not processes.is_main:
         return without_weights(*arguments)
@@ -329,5 +328,5 @@ def build_network(config: RunConfig, tokenizer: Tokenizer, heads: HeadSizes, pro
         if isinstance(error, RuntimeError) and "allocate" not in str(error):
             raise
     size = f"{without_weights(*arguments).n_parameters:,} parameters"
-    remedy = f"Choose a smaller one than model.n_layers={config.model.n_layers} model.d_model={config.model.d_model}"
+    remedy = f"Choose a smaller one than model.n_layers={shape.n_layers} model.d_model={shape.d_model}"
     raise SettingError(f"A model of {size} does not fit into this machine's memory", remedy=remedy)

@@ -15,7 +15,7 @@ from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import SettingError
-from encoderlab.model.config import ModelConfig, Pairs
+from encoderlab.model.config import Pairs
 from encoderlab.reports.facts import show_survey
 from encoderlab.reports.training import show_pairs
 from encoderlab.runs.distillation import Teacher, check_distillation
@@ -198,10 +198,10 @@ def build_model(
     The weights depend only on `config.seed` and `start`. Raises SettingError and DataError if the parts do not match
     each other or this machine.
     """
-    assert isinstance(config.model, ModelConfig)
-    if config.model.pairs is Pairs.separate and tokenizer.pair_separators > 1:
+    shape = config.shape
+    if shape.pairs is Pairs.separate and tokenizer.pair_separators > 1:
         tokenizer = tokenizer.with_pair_separators(1)  # each text ends in one when it is read by itself
-    task = config.task.build(tokenizer, data.labels, config.model.reach)
+    task = config.task.build(tokenizer, data.labels, shape.reach)
     network = build_network(config, tokenizer, task.heads, processes)
 
     # Pretrained weights take the place of drawn ones, except in heads for other labels.

@@ -10,14 +10,13 @@ from pathlib import Path
 from encoderlab.config.commands import RunConfig, settings_to_dict
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
-from encoderlab.data.tokenizers import AsPretrainedTokenizer, Tokenizer, WordPieceConfig
+from encoderlab.data.tokenizers import AsPretrainedTokenizer, Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.sentences import sentence_pooling
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import encoder_shape, model_folder, read_model
-from encoderlab.runs.settle import lowercases
 from encoderlab.shipped import shipped_folder, suggestion
 from encoderlab.system.hub_access import http_error, hub_answers, quiet
 from encoderlab.system.processes import Processes
@@ -111,9 +110,7 @@ def tokenizer_for(config: RunConfig, data: Data | Documents, start: Model | None
     source = start or teacher
     if source is not None and isinstance(config.tokenizer, AsPretrainedTokenizer):
         return source.tokenizer
-    settings = config.tokenizer
-    if isinstance(settings, WordPieceConfig):
-        settings = replace(settings, lowercase=lowercases(config.task, settings))
+    settings = config.tokenizer.for_task(of_words=config.task.of_words)
     tokenizer = settings.build(data.training_texts, config.cache)
     difference = "" if start is None else vocabulary_difference(tokenizer, start.tokenizer)
     if difference:

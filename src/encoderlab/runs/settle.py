@@ -7,7 +7,7 @@ settings are decided in the order of the table; each function decides one row.
 | settings | decided by | from |
 | --- | --- | --- |
 | dataset.text, label, validation_fraction | `load_data`, before the rows are read | the columns, the number of rows |
-| tokenizer.lowercase | `lowercases`, before the texts are tokenised | the kind of task |
+| tokenizer.lowercase | `TokenizerConfig.for_task`, before the texts are tokenised | the kind of task |
 | model=as_pretrained, model.pairs | `settle_shape` | the starting encoder, whether rows are pairs |
 | task.* | `TaskConfig.settled` | the labels and numbers of the training rows |
 | task.teacher_width | `settle` | the teacher |
@@ -30,7 +30,6 @@ import numpy as np
 from encoderlab.config.commands import RunConfig
 from encoderlab.data.data import VALIDATION_FRACTION
 from encoderlab.data.survey import SplitSurvey
-from encoderlab.data.tokenizers import WordPieceConfig
 from encoderlab.model.config import ModelConfig, Pairs
 from encoderlab.runs.tokens import RowLengths
 from encoderlab.tasks.classification import is_uneven
@@ -86,9 +85,7 @@ def settle(config: Config, facts: Facts) -> tuple[Config, list[str]]:
     # What was decided while the rows were read and tokenised.
     if facts.dataset:
         config = replace(config, dataset=replace(config.dataset, **facts.dataset))
-    if isinstance(config.tokenizer, WordPieceConfig):
-        lowercase = lowercases(config.task, config.tokenizer)
-        config = replace(config, tokenizer=replace(config.tokenizer, lowercase=lowercase))
+    config = replace(config, tokenizer=config.tokenizer.for_task(of_words=config.task.of_words))
 
     # What is to be learned.
     task = config.task
@@ -114,16 +111,6 @@ def settle(config: Config, facts: Facts) -> tuple[Config, list[str]]:
     notes += more
     training = settle_micro_batches(training, model, facts, lengths)
     return replace(config, task=task, model=model, training=training), notes
-
-
-def lowercases(task: TaskConfig, tokenizer: WordPieceConfig) -> bool:
-    """Return whether a tokenizer that is trained on the texts reads capital letters as small ones.
-
-    Labelled words keep their case: on French parts of speech (Sequoia, validation) this gains 0.3 points.
-    """
-    if tokenizer.lowercase is not None:
-        return tokenizer.lowercase
-    return not task.of_words
 
 
 def settle_shape(config: RunConfig, facts: Facts) -> ModelConfig:

@@ -189,9 +189,8 @@ class Jobs:
             if folder.finished:
                 say(f"{shown}: finished before: {folder.folder}")
                 return folder
-            settings = replace(settings, run_dir=str(folder.folder))
-            if getattr(settings, "resume", "") is None:
-                settings = replace(settings, resume="auto")
+            resume = {"resume": "auto"} if getattr(settings, "resume", "") is None else {}
+            settings = replace(settings, run_dir=str(folder.folder), **resume)
         logged = logged or (folder is not None and self.command in COMPARED)
         if not logged:
             say(f"starting: {shown}")
@@ -270,11 +269,15 @@ def search(line: CommandLine, jobs: Jobs, n_trials: int) -> None:
         raise SettingError(f"encoderlab {line.command} has nothing to search", allowed=f"one of {commands}")
     space, fixed = search_space(line)
     study = _study(jobs)
-    line = replace(line, overrides=fixed)
+
+    def run(trial: FrozenTrial) -> None:
+        drawn = trial.user_attrs.get("drawn", [])
+        _run(study, trial, replace(line, overrides=[*fixed, *drawn]), jobs)
+
     for trial in [trial for trial in study.get_trials() if not trial.state.is_finished()]:
-        _run(study, trial, line, jobs)
+        run(trial)
     while len(study.get_trials(deepcopy=False)) < n_trials:
-        _run(study, _ask(study, space), line, jobs)
+        run(_ask(study, space))
     _show(study, jobs, fixed)
     if not any(trial.value is not None for trial in study.get_trials(deepcopy=False)):
         raise TrainingError("No trial has a score", remedy="See the lines above")
@@ -350,16 +353,15 @@ def _ask(study: Study, space: dict[str, BaseDistribution]) -> FrozenTrial:
 
 
 def _run(study: Study, trial: FrozenTrial, line: CommandLine, jobs: Jobs) -> None:
-    """Run a trial, unless another process does, and report its score to the study."""
+    """Run a trial with the settings of `line`, unless another process does, and report its score to the study."""
     from optuna.trial import TrialState
 
-    overrides = [*line.overrides, *trial.user_attrs.get("drawn", [])]
     score = None
     if "drawn" in trial.user_attrs:
         try:
-            settings = composed(replace(line, overrides=overrides))
+            settings = composed(line)
             shown = " ".join([f"trial {trial.number}:", *trial.user_attrs["drawn"]])
-            folder = jobs.run(settings, overrides, f"trial-{trial.number}", shown)
+            folder = jobs.run(settings, line.overrides, f"trial-{trial.number}", shown)
         except FolderInUseError:
             return
         except UserError:  # it has been shown

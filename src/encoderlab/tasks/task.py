@@ -13,12 +13,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from encoderlab.errors import DataError, SettingError, closest
-from encoderlab.model.config import HeadSizes, TargetKind, WindowPooling
+from encoderlab.model.config import HeadSizes, TargetKind
 from encoderlab.settings import REQUIRED, check_settings, setting
 from encoderlab.tasks.sequences import SequenceFormat, Windowing
 
@@ -71,6 +71,11 @@ class TaskConfig:
         if self.name in ("", ".", "..") or set(self.name) & set("/\\\0"):
             raise SettingError(f"task.name is {self.name!r}", allowed="a valid folder name, without / and \\")
 
+    @property
+    def windowing(self) -> Windowing | None:
+        """Return how long texts are read in windows; None if they are truncated."""
+        return None
+
     @abstractmethod
     def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
         """Return the task for examples whose label ids index `labels`, in sequences of at most `max_length` tokens.
@@ -102,9 +107,9 @@ class TaskConfig:
         """Return whether an encoder that learns this task is best used on the texts of pairs one by one."""
         return False
 
+    @abstractmethod
     def main_score_of(self, labels: Sequence[str]) -> str:
         """Return the name of the score that judges this task on data with these `labels`."""
-        return cast("Any", self).score.value
 
 
 def check_numbers(by_label: Any, setting: str, allowed: str, *, above: float, most: float) -> None:
@@ -154,10 +159,9 @@ class TextTaskConfig(TaskConfig):
 
     @property
     def windowing(self) -> Windowing | None:
-        """Return how long texts are read in windows; None if they are truncated."""
         if self.windows is Windows.none:
             return None
-        return Windowing(cast("WindowPooling", self.windows.value), self.max_windows)
+        return Windowing("mean" if self.windows is Windows.mean else "max", self.max_windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +205,7 @@ class Task(ABC):
         self.labels = list(labels)
         self.max_length = max_length
         self.main_score = main_score
-        windows = config.windowing if isinstance(config, TextTaskConfig) else None
-        self.format = SequenceFormat.of(tokenizer, max_length, windows, special_tokens=self.special_tokens)
+        self.format = SequenceFormat.of(tokenizer, max_length, config.windowing, special_tokens=self.special_tokens)
 
     # From texts to rows
 

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -98,7 +98,7 @@ class Sharded(Whole):
         from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-        weights = cast("dict[str, Tensor]", get_model_state_dict(self.model, options=options))
+        weights: dict[str, Any] = get_model_state_dict(self.model, options=options)
         return {name: weight.contiguous() for name, weight in weights.items()}
 
     def load(self, weights: dict[str, Tensor]) -> None:
