@@ -141,6 +141,7 @@ def _cell(rounds: Rounds, side: str, metric: str) -> str:
     values = [numbers[side][metric] for numbers in rounds if numbers[side].get(metric) is not None]
     if not values:
         return ""
-    shown, cold = COLUMNS[metric][1], rounds[0][side].get(metric)
+    shown = COLUMNS[metric][1]
+    cold = rounds[0][side].get(metric)
     median = shown(statistics.median(values))
     return f"{median} (cold {shown(cold)})" if metric == "first_step_seconds" and len(rounds) > 1 and cold else median

@@ -49,7 +49,8 @@ def few_rows(
 
     Raises TrainingError for a run that fails.
     """
-    suite, output = suite.absolute(), output.absolute()
+    suite = suite.absolute()
+    output = output.absolute()
     for name in sets:
         for each in rows:
             for seed in seeds:
@@ -99,7 +100,8 @@ def read_scores(output: Path) -> tuple[Scores, dict[str, dict[str, list[float]]]
     scores: Scores = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     seconds: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for path in sorted(output.glob("*/*/report.json")):
-        report, (run, _, peer) = json.loads(path.read_text(encoding="utf-8")), path.parent.name.partition(".")
+        report = json.loads(path.read_text(encoding="utf-8"))
+        (run, _, peer) = path.parent.name.partition(".")
         each = run.partition("-")[0]
         own = {"accuracy": report["splits"]["test"]["accuracy"], "seconds": report["throughput"]["train_seconds"]}
         files = {} if peer else {one.suffixes[-2][1:]: one for one in path.parent.parent.glob(f"{run}.*.json")}
@@ -120,9 +122,10 @@ def table(scores: Mapping[str, Mapping[str, Sequence[float]]], seconds: Mapping[
     head = ["accuracy on test", *(f"{name} ({len(scores['finetuned'][name])})" for name in sets), "mean", "seconds"]
     lines = []
     for method, title in METHODS.items():
-        if of := scores.get(method):
-            values = [f"{mean(of[name]):.3f}" if name in of else "" for name in sets]
-            overall = "" if "" in values else f"{mean(mean(of[name]) for name in sets):.3f}"
+        by_set = scores.get(method)
+        if by_set:
+            values = [f"{mean(by_set[name]):.3f}" if name in by_set else "" for name in sets]
+            overall = "" if "" in values else f"{mean(mean(by_set[name]) for name in sets):.3f}"
             lines.append([title, *values, overall, f"{mean(seconds[method]):.0f}"])
     return grid(head, lines)
 
@@ -139,7 +142,8 @@ def draw(scores: Scores, path: Path) -> None:
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
     for method, title in METHODS.items():
-        if not (own := [each for each in counts if scores[each].get(method)]):
+        own = [each for each in counts if scores[each].get(method)]
+        if not own:
             continue
         values = [mean(mean(scores[each][method][name]) for name in sets) for each in own]
         axes.plot([counts.index(each) for each in own], values, marker="o", label=title)

@@ -201,9 +201,11 @@ def suite(words: Sequence[str]) -> None:
     Raises SettingError, DataError if nothing can be run, and TrainingError at the end where a run failed.
     """
     settings = Settings.parse(words)
-    failed, tables = 0, []
+    failed = 0
+    tables = []
     for name in settings.sets:
-        if reason := _missing(SETS[name].needs, settings):
+        reason = _missing(SETS[name].needs, settings)
+        if reason:
             print(f"benchmarks: skipped {name}: {reason}", file=sys.stderr)
             continue
         for kind in KINDS:  # teachers before their students
@@ -229,7 +231,8 @@ def _missing(needs: str, settings: Settings) -> str:
 
 def _perform(name: str, kind: str, seed: str, settings: Settings) -> str:
     """Do a run unless it is finished; record its command, seconds and memory beside its folder. Returns the error."""
-    folder, of = settings.run_folder(name, kind, seed), KINDS[kind]
+    folder = settings.run_folder(name, kind, seed)
+    of = KINDS[kind]
     record = folder.with_suffix(".json")
     teacher = settings.run_folder(name, of.teacher, (settings.seeds or SEEDS)[0])
     places = {"suite": settings.suite, "minilm": minilm_folder(), "teacher": teacher}
@@ -268,7 +271,7 @@ def set_table(name: str, settings: Settings) -> str:
     every = [report for of_kind in reports.values() for report, _ in of_kind]
     if not every:
         return f"{name}: no run has finished"
-    score = SETS[name].score or every[0]["main_figure"]
+    score = SETS[name].score or every[0]["main_score"]
     head = ["", WORDS.get(score, score), "95% interval", "seeds: lowest to highest", "ahead of linear", "95% interval"]
     head += ["minutes of training", "minutes in all", "parameters", "peak memory"]
     rows = [_row(KINDS[kind].title, kind, of_kind, score) for kind, of_kind in reports.items() if of_kind]
@@ -287,10 +290,12 @@ def _reports(name: str, kind: str, settings: Settings) -> list[tuple[dict[str, A
 
 
 def _row(title: str, kind: str, runs: Sequence[tuple[dict[str, Any], dict[str, Any]]], score: str) -> list[str]:
-    reports, records = [report for report, _ in runs], [record for _, record in runs]
+    reports = [report for report, _ in runs]
+    records = [record for _, record in runs]
     best = next((one for one in BASELINES if "skipped" not in reports[0]["baselines"].get(one, {"skipped": ""})), None)
     if kind == LINEAR:
-        scored, leads = [report["baselines"][best] for report in reports] if best else [], []
+        scored = [report["baselines"][best] for report in reports] if best else []
+        leads = []
     else:
         scored = [report["splits"][report["scored_split"]] for report in reports]
         leads = [report["baselines"][best] for report in reports] if best else []

@@ -63,7 +63,9 @@ def _run_one(name: str, options: argparse.Namespace) -> str:
     if options.quick and not promise.quick:
         return "skipped"
     number = options.trials or (promise.quick if options.quick else promise.full)
-    started, count, failures = time.perf_counter(), 0, 0
+    started = time.perf_counter()
+    count = 0
+    failures = 0
     try:
         with tempfile.TemporaryDirectory(prefix="faults-") as scratch:
             for trial in promise.trials(Conditions(number, options.seed, Path(scratch).resolve())):
