@@ -16,7 +16,7 @@ from encoderlab.tasks.regression import RegressionConfig
 from encoderlab.training.batches import MicroBatches
 from encoderlab.training.config import Keep, TrainingConfig
 from tests.run_files import journal_of
-from tests.runs.small_assembly import TOKENIZER, assembly_of, labelled_rows
+from tests.runs.small_model import TOKENIZER, labelled_rows, model_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -25,7 +25,7 @@ def fitted(run, validation=True, **settings):
     training = TrainingConfig(
         **{"steps": 8, "batch_size": 6, "evaluate_every": 4, "log_every": 1, "learning_rate": 0.01} | settings
     )
-    model = assembly_of(training=training, dropout=0.1, initializer_range=0.02)
+    model = model_of(training=training, dropout=0.1, initializer_range=0.02)
     run.folder.mkdir(exist_ok=True)
     rows = {"train": labelled_rows(18)} | ({"validation": labelled_rows(9)} if validation else {})
     return fit(model, rows, run, MicroBatches(1, "test")), model.network.state_dict()
@@ -61,7 +61,7 @@ def test_patience_ends_a_fit_that_stops_improving_with_a_note(run):
 
 def test_a_checkpoint_of_another_model_is_refused(run):
     fitted(run)
-    other = assembly_of(training=TrainingConfig(steps=9, batch_size=6), d_model=16)
+    other = model_of(training=TrainingConfig(steps=9, batch_size=6), d_model=16)
     with pytest.raises(DataError, match="checkpoint"):
         fit(other, {"train": labelled_rows(18)}, run, MicroBatches(1, "test"))
 

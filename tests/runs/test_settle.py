@@ -25,7 +25,7 @@ from encoderlab.tasks.tagging import TaggingConfig
 from encoderlab.tasks.task import Windows
 from encoderlab.tasks.vectors import TeacherVectorsConfig
 from encoderlab.training.config import Batching, Keep, TrainingConfig
-from tests.runs.small_assembly import TOKENIZER
+from tests.runs.small_model import TOKENIZER
 
 TEXTS = ClassificationConfig(name="texts")
 START = ModelConfig(n_layers=8, d_model=256, n_heads=4, max_length=512)

@@ -48,7 +48,7 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
             scores = scores_of_predictions(targets, one.predicted, names, main_score, positive)
             by_name[name] = {**one.scores, **scores.with_intervals(SEED).as_dict()}
     report = {"command": "baseline", "task": task.name, "seed": SEED, "scored_split": split, "n": len(targets)}
-    report = json_safe({**report, "main_figure": main_score, "labels": names, "baselines": by_name})
+    report = json_safe({**report, "main_score": main_score, "labels": names, "baselines": by_name})
     report |= {"origin": data.origin}
     if config.format is TableFormat.json:
         print(json.dumps(report, indent=2, ensure_ascii=False, default=str))

@@ -114,12 +114,12 @@ class _Protocol(H11Protocol):
             self.loop.call_later(IDLE_SECONDS, self._close_if_idle, self.cycle)
 
 
-def web_service(model: Model, least: float, hosts: list[str], trial: Trial | None = None) -> Starlette:
+def web_service(model: Model, min_probability: float, hosts: list[str], trial: Trial | None = None) -> Starlette:
     """Return the application for requests to one of the host names `hosts`; "*" is any. Labels less probable than
-    `least` are null. The page shows the name and the examples of `trial`.
+    `min_probability` are null. The page shows the name and the examples of `trial`.
     """
     trial = trial or Trial(model.name)
-    facts = _facts(model) | {"min_probability": least}
+    facts = _facts(model) | {"min_probability": min_probability}
     fixed = {
         "/": HTMLResponse(render("serve.html", title=f"{trial.title}: try it", facts=facts, trial=trial)),
         "/health": JSONResponse({"status": "ok"}),
@@ -136,7 +136,7 @@ def web_service(model: Model, least: float, hosts: list[str], trial: Trial | Non
             pairs = _pairs(await _body(request))
             async with turn:
                 if not await request.is_disconnected():
-                    work = (worker, _predictions, model, pairs, least)
+                    work = (worker, _predictions, model, pairs, min_probability)
                     loop = asyncio.get_running_loop()
                     return JSONResponse({"predictions": await loop.run_in_executor(*work)})
         except ClientDisconnect:
@@ -152,30 +152,34 @@ def web_service(model: Model, least: float, hosts: list[str], trial: Trial | Non
     )
 
 
-def _predictions(model: Model, pairs: list[tuple[str, str | None]], least: float) -> list[dict[str, Any]]:
+def _predictions(model: Model, pairs: list[tuple[str, str | None]], min_probability: float) -> list[dict[str, Any]]:
     """Return an object for each text or pair, in order: see `Task.plain`; or a label for each word."""
     of_words = model.task.config.of_words
     model.check_paired(pairs[0][1] is not None)
     examples = [model.example(text, text_pair) for text, text_pair in pairs]
     predicted = zip(examples, model.predictions(examples), strict=True)
     if of_words:
-        return [{"words": _words(cast("Any", example).words, one, least)} for example, one in predicted]
+        return [{"words": _words(cast("Any", example).words, one, min_probability)} for example, one in predicted]
     objects = []
     for example, one in predicted:
         prediction = model.task.plain(one)
-        if least and prediction["probabilities"][prediction["predicted"]] < least:
+        if min_probability and prediction["probabilities"][prediction["predicted"]] < min_probability:
             prediction["predicted"] = None
         objects.append(unless_blank(example, prediction))
     return objects
 
 
-def _words(words: tuple[str, ...], prediction: RowPrediction, least: float) -> list[dict[str, Any]]:
+def _words(words: tuple[str, ...], prediction: RowPrediction, min_probability: float) -> list[dict[str, Any]]:
     """Return each word with its label and that label's probability, both null for words that did not fit."""
     unread = len(words) - len(prediction.labels)
     labels = [*prediction.labels, *[None] * unread]
     chances = [*(prediction.word_confidences or ()), *[None] * unread]
     return [
-        {"word": word, "predicted": None if chance is None or chance < least else label, "probability": chance}
+        {
+            "word": word,
+            "predicted": None if chance is None or chance < min_probability else label,
+            "probability": chance,
+        }
         for word, label, chance in zip(words, labels, chances, strict=True)
     ]
 

@@ -48,7 +48,7 @@ class CommandConfig:
 
     cache_dir: str = setting(CACHE, "Folder for files that can be rebuilt, such as corpora; ENCODERLAB_CACHE sets it.")
     # No setting: what was typed on the command line, which a run records; None if it was started from Python.
-    overrides: list[str] | None = field(default=None, compare=False, kw_only=True, metadata={"brought": True})
+    overrides: list[str] | None = field(default=None, compare=False, kw_only=True, metadata={"internal": True})
 
     def __post_init__(self) -> None:
         check_settings(self, "")
@@ -68,11 +68,14 @@ class RunConfig(CommandConfig):
     tokenizer: tokenizers.TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
     model: ModelChoice = setting(REQUIRED, "Size and shape of the encoder.")
     training: TrainingConfig = setting(REQUIRED, "Length, batch, optimizer, schedule, precision and device.")
-    seed: int = setting(0, "Seed of the weights, the batches and dropout.", least=0, most=2**32 - 1)
+    seed: int = setting(0, "Seed of the weights, the batches and dropout.", minimum=0, maximum=2**32 - 1)
     run_dir: str | None = setting(None, RUN_DIR)
     resume: str | None = setting(None, "Resume the run in this folder, or auto: the latest one with these settings.")
     folds: int | None = setting(
-        None, "Cross-validation: train so many times, each time testing on another part of train.", least=2, most=100
+        None,
+        "Cross-validation: train so many times, each time testing on another part of train.",
+        minimum=2,
+        maximum=100,
     )
     baselines: bool = setting(True, "Score simple baselines too: the most frequent label, and linear models.")
     dry_run: bool = setting(False, "Estimate size and time from a few real steps, then stop; only the cache is filled.")
@@ -143,7 +146,10 @@ class DistillConfig(RunConfig):
     )
     temperature: float = setting(2.0, "On a task: softens the probabilities of teacher and student.", above=0)
     teacher_weight: float = setting(
-        0.8, "On a task: weight of the teacher's probabilities in the loss; the labels get the rest.", least=0, most=1
+        0.8,
+        "On a task: weight of the teacher's probabilities in the loss; the labels get the rest.",
+        minimum=0,
+        maximum=1,
     )
     unlabelled: str | None = setting(None, "On a task: a file of further, unlabelled texts for the teacher to label.")
 
@@ -159,7 +165,7 @@ class OpenRunConfig(CommandConfig):
     run: str = setting(REQUIRED, "A run folder, its model/ folder, a Hugging Face folder, or a shipped encoder.")
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
     precision: Precision = setting(Precision.auto, "Of the matrix products: auto (bf16 if it is faster), fp32 or bf16.")
-    threads: int | None = setting(None, "CPU threads; null: one per idle core.", least=1, most=1024)
+    threads: int | None = setting(None, "CPU threads; null: one per idle core.", minimum=1, maximum=1024)
 
 
 @dataclass
@@ -222,7 +228,9 @@ class PredictConfig(InputConfig):
     probabilities: Probabilities = setting(
         Probabilities.predicted, "predicted: that of what is predicted; all: of all classes."
     )
-    min_probability: float | None = setting(None, "Give no label (in csv an empty cell) below this.", least=0, most=1)
+    min_probability: float | None = setting(
+        None, "Give no label (in csv an empty cell) below this.", minimum=0, maximum=1
+    )
     escape_formulas: bool = setting(
         False, "In csv, put ' before each text that a spreadsheet would compute: with =, +, - or @ first."
     )
@@ -233,8 +241,8 @@ class ServeConfig(OpenRunConfig):
     """Serve a finished run over HTTP on this machine, with a web page to try it."""
 
     host: str = setting("127.0.0.1", "Address to listen on; 127.0.0.1: for this machine only, 0.0.0.0: others too.")
-    port: int = setting(8000, "Port to listen on; 0: any free port.", least=0, most=65535)
-    min_probability: float | None = setting(None, "Give no label (null) below this probability.", least=0, most=1)
+    port: int = setting(8000, "Port to listen on; 0: any free port.", minimum=0, maximum=65535)
+    min_probability: float | None = setting(None, "Give no label (null) below this probability.", minimum=0, maximum=1)
 
 
 @dataclass
@@ -286,7 +294,7 @@ class DataConfig(CommandConfig):
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
     tokenizer: tokenizers.TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
     model: ModelChoice = setting(REQUIRED, "The encoder that will read them: only its max_length matters here.")
-    examples: int = setting(3, "How many labelled rows of each split to show, with their tokens.", least=0)
+    examples: int = setting(3, "How many labelled rows of each split to show, with their tokens.", minimum=0)
     format: TableFormat = setting(TableFormat.table, "How the facts are printed: table, or json for programs.")
 
 
@@ -296,7 +304,7 @@ class BaselineConfig(CommandConfig):
 
     task: TaskConfig = setting(REQUIRED, "What to predict for the rows.")
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
-    tokenizer: tokenizers.TokenizerConfig | None = setting(None, "Set by tasks on symbols.", brought=True)
+    tokenizer: tokenizers.TokenizerConfig | None = setting(None, "Set by tasks on symbols.", internal=True)
     split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.")
     format: TableFormat = setting(TableFormat.table, "How the scores are printed: table, or json for programs.")
 
@@ -323,8 +331,8 @@ class SweepConfig:
         None,
         "Search instead of trying every combination: this many runs, drawn from log(a,b), interval(a,b), range(a,b) "
         "or a,b,c.",
-        least=1,
-        most=100_000,
+        minimum=1,
+        maximum=100_000,
     )
 
     def __post_init__(self) -> None:
@@ -336,7 +344,10 @@ class AsPretrained(ModelChoice):
     """The pretrained encoder's own settings, taken from `init_from`, except for those given here."""
 
     max_length: int | None = setting(
-        None, "Longest sequence; null: enough for 99% of the rows (pretrain: as pretrained).", least=1, most=1048576
+        None,
+        "Longest sequence; null: enough for 99% of the rows (pretrain: as pretrained).",
+        minimum=1,
+        maximum=1048576,
     )
     pooling: Pooling | None = setting(
         None, "cls, mean, pooler, relu_pooler, gelu_pooler; null: as trained on labels, else mean."
@@ -345,10 +356,10 @@ class AsPretrained(ModelChoice):
         None, "How a pair is read: joint or separate; null: separate by an encoder of sentence vectors, else joint."
     )
     dropout: float | None = setting(
-        None, "Dropout of embeddings, sublayers and heads; null: as pretrained.", least=0, most=0.9
+        None, "Dropout of embeddings, sublayers and heads; null: as pretrained.", minimum=0, maximum=0.9
     )
     attention_dropout: float | None = setting(
-        None, "Dropout of attention weights; null: as pretrained.", least=0, most=0.9
+        None, "Dropout of attention weights; null: as pretrained.", minimum=0, maximum=0.9
     )
 
     def __post_init__(self) -> None:

@@ -72,10 +72,10 @@ class ArticlesDataset(DatasetConfig):
 class GeneratedDataset(DatasetConfig):
     """Random rows: always the same for the same settings, and never twice, within a split or across splits."""
 
-    train_rows: int = setting(24_000, "Rows of the training split.", least=1)
-    validation_rows: int = setting(4_000, "Rows of the validation split.", least=1)
-    test_rows: int = setting(4_000, "Rows of the test split.", least=1)
-    data_seed: int = setting(0, "Seed of the rows; the run's seed does not change them.", least=0)
+    train_rows: int = setting(24_000, "Rows of the training split.", minimum=1)
+    validation_rows: int = setting(4_000, "Rows of the validation split.", minimum=1)
+    test_rows: int = setting(4_000, "Rows of the test split.", minimum=1)
+    data_seed: int = setting(0, "Seed of the rows; the run's seed does not change them.", minimum=0)
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Data:
         """Draw the rows again at each call, which takes a second.
@@ -133,10 +133,10 @@ class BracketsDataset(GeneratedDataset):
     balanced strings (a Catalan number), which bounds the rows.
     """
 
-    pairs: int = setting(10, "Pairs of brackets: a text has twice as many characters.", least=1)
-    kinds: int = setting(1, "Kinds of brackets, out of ( [ { <.", least=1, most=len(BRACKETS) // 2)
+    pairs: int = setting(10, "Pairs of brackets: a text has twice as many characters.", minimum=1)
+    kinds: int = setting(1, "Kinds of brackets, out of ( [ { <.", minimum=1, maximum=len(BRACKETS) // 2)
     hard_negatives: float = setting(
-        0.0, "Share of the unbalanced strings that are one swap away from balanced.", least=0, most=1
+        0.0, "Share of the unbalanced strings that are one swap away from balanced.", minimum=0, maximum=1
     )
 
     def label_names(self) -> list[str]:
@@ -172,11 +172,11 @@ class BracketsDataset(GeneratedDataset):
 class ReverseDataset(GeneratedDataset):
     """Label every digit of a sequence with the digit at its position in the reversed sequence."""
 
-    train_rows: int = setting(50_000, "Rows of the training split.", least=1)
-    validation_rows: int = setting(5_000, "Rows of the validation split.", least=1)
-    test_rows: int = setting(5_000, "Rows of the test split.", least=1)
-    length: int = setting(8, "Digits of a sequence.", least=1)
-    digits: int = setting(10, "Different digits: 0 to this number minus one.", least=1, most=len(DIGITS))
+    train_rows: int = setting(50_000, "Rows of the training split.", minimum=1)
+    validation_rows: int = setting(5_000, "Rows of the validation split.", minimum=1)
+    test_rows: int = setting(5_000, "Rows of the test split.", minimum=1)
+    length: int = setting(8, "Digits of a sequence.", minimum=1)
+    digits: int = setting(10, "Different digits: 0 to this number minus one.", minimum=1, maximum=len(DIGITS))
 
     def label_names(self) -> list[str]:
         return list(DIGITS[: self.digits])

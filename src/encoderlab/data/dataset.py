@@ -38,13 +38,13 @@ class DatasetConfig(ABC):
 
     targets: ClassVar[tuple[str, ...]] = ("label",)  # the kinds of target its rows can have
 
-    limit: int | None = setting(None, "Use at most this many rows of each split, spread evenly over it.", least=1)
+    limit: int | None = setting(None, "Use at most this many rows of each split, spread evenly over it.", minimum=1)
     train_share: float = setting(
         1.0,
         "Use this share of the training rows, stratified by label; smaller shares are within larger ones; other "
         "splits stay whole.",
         above=0,
-        most=1,
+        maximum=1,
     )
     fold: str | None = setting(
         None,
@@ -197,13 +197,13 @@ class ColumnDataset(DatasetConfig):
         None,
         "Share of training rows to hold out if there is no validation split; null: 0.1, but none in a run with a test "
         "split and too few rows to choose a checkpoint by (training.min_validation_rows).",
-        least=0,
+        minimum=0,
         below=1,
     )
     test_fraction: float = setting(
-        0.0, "Share of training rows to hold out if there is no test split.", least=0, below=1
+        0.0, "Share of training rows to hold out if there is no test split.", minimum=0, below=1
     )
-    split_seed: int = setting(0, "Seed that selects the rows to hold out.", least=0)
+    split_seed: int = setting(0, "Seed that selects the rows to hold out.", minimum=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()

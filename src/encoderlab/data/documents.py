@@ -195,7 +195,7 @@ class StreamSettings:
         "memory.",
     )
     window: int = setting(
-        16_000_000, "With streaming: characters held in memory at once; sentences are shuffled among them.", least=100
+        16_000_000, "With streaming: characters held in memory at once; sentences are shuffled among them.", minimum=100
     )
 
 

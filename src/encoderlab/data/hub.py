@@ -154,9 +154,9 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
     date: str = setting("20231101", "Day of the dump, as the hub names it.")
     language: str = setting("en", "Wikipedia's language code, such as en, de or simple.")
     revision: str | None = setting(None, "A branch, tag or commit of wikimedia/wikipedia; null: the newest.")
-    validation_fraction: float = setting(0.02, "Share of the articles to hold out for validation.", least=0, below=1)
-    test_fraction: float = setting(0.0, "Share of the articles to hold out for testing.", least=0, below=1)
-    split_seed: int = setting(0, "Seed that selects the articles to hold out.", least=0)
+    validation_fraction: float = setting(0.02, "Share of the articles to hold out for validation.", minimum=0, below=1)
+    test_fraction: float = setting(0.0, "Share of the articles to hold out for testing.", minimum=0, below=1)
+    split_seed: int = setting(0, "Seed that selects the articles to hold out.", minimum=0)
 
     @property
     def sentence_language(self) -> str:

@@ -320,13 +320,13 @@ class WordPieceConfig(TokenizerConfig):
     encoding (Sennrich et al., 2016, section 3.2).
     """
 
-    vocabulary_size: int = setting(8000, "Largest number of tokens in the vocabulary.", least=100)
+    vocabulary_size: int = setting(8000, "Largest number of tokens in the vocabulary.", minimum=100)
     lowercase: bool | None = setting(
         None,
         "Lowercase the text and strip its accents; null: true, but false for task=tagging, because capitals mark "
         "names.",
     )
-    min_frequency: int = setting(2, "How often a token must occur to be in the vocabulary.", least=1)
+    min_frequency: int = setting(2, "How often a token must occur to be in the vocabulary.", minimum=1)
 
     def for_task(self, *, of_words: bool) -> WordPieceConfig:
         """Return the settings with `lowercase` decided.

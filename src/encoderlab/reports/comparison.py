@@ -149,7 +149,7 @@ def build_comparison(
             "task": first.report["task"],
             "split": first.split,
             "rows": first.scores["n"],
-            "figure": metric,
+            "score": metric,
             "positive_label": first.scores.get("positive_label"),
             "differing": values,
             "reference": best,
@@ -161,7 +161,7 @@ def build_comparison(
 
 
 def _checked_score(runs: Sequence[FinishedRun], metric: str | None) -> str:
-    main_scores = list(dict.fromkeys(run.report["main_figure"] for run in runs))
+    main_scores = list(dict.fromkeys(run.report["main_score"] for run in runs))
     if metric is None and len(main_scores) > 1:
         remedy = f"Set score={' or score='.join(main_scores)}"
         raise SettingError(f"The runs have different main scores: {' and '.join(main_scores)}", remedy=remedy)
@@ -299,7 +299,7 @@ def _recipe_note(runs: Sequence[FinishedRun], rows: Records, differing: Mapping[
 def headline(comparison: Mapping[str, Any]) -> str:
     """Return what is compared, in one line."""
     rows = comparison["settings"]
-    name = wording.named_score(comparison["figure"], comparison)
+    name = wording.named_score(comparison["score"], comparison)
     counts = f"{wording.counted(sum(row['n'] for row in rows), 'run')} of {comparison['task']}"
     where = (
         f"{comparison['split']} ({wording.counted(comparison['rows'], 'row')}): {wording.counted(len(rows), 'setting')}"
@@ -346,7 +346,7 @@ def _p_value(difference: Mapping[str, Any]) -> str:
 
 def _blocks(comparison: Mapping[str, Any], drawn: Sequence[Plot] = ()) -> list[Block]:
     """Return what page and screen show below the headline."""
-    better = "; lower is better" if is_lower_better(comparison["figure"]) else ""
+    better = "; lower is better" if is_lower_better(comparison["score"]) else ""
     relative = f"Differences are relative to {comparison['reference']}, on the same rows{better}."
     runs = []
     for row in comparison["settings"]:
@@ -373,7 +373,7 @@ def write_comparison(folder: Path, comparison: Mapping[str, Any]) -> dict[str, s
 
     Return their paths by name. Raises DataError if the folder cannot be written to.
     """
-    metric = wording.words_of(comparison["figure"])
+    metric = wording.words_of(comparison["score"])
     rows = comparison["settings"]
     drawn: list[Plot] = []
     if len(rows) > 1:

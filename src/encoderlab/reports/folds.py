@@ -54,7 +54,7 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
     reports = [fold.report for fold in folds]
     scores = [report["splits"][TESTED] for report in reports]
     first = reports[0]
-    main_score = first["main_figure"]
+    main_score = first["main_score"]
     n_rows = sum(of_fold["n"] for of_fold in scores)
     test_to_train = n_rows / sum(fold.trained_on for fold in folds)
     names = []
@@ -80,7 +80,7 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
         about = {"fold": number, "folder": fold.folder.name, "trained_on": fold.trained_on, "n": of_fold["n"]}
         each.append(about | {name: of_fold[name] for name in names})
     report = {
-        **{name: first.get(name) for name in ("command", "task", "data", "seed", "init_from", "model", "main_figure")},
+        **{name: first.get(name) for name in ("command", "task", "data", "seed", "init_from", "model", "main_score")},
         "scored_split": OUT_OF_FOLD,
         "splits": {OUT_OF_FOLD: means | {"per_class": _per_class(scores)}},
         "deviations": {name: mean.deviation for name, mean in over.items()},
@@ -221,7 +221,7 @@ def write_folds_report(
             write_table(folder / f"{name}.csv", list(table.columns), rows)
     if to_check is not None:
         report["label_errors"] = {"n": len(to_check), "of": len(predictions)}
-    mean = Text(wording.score(report["splits"][OUT_OF_FOLD][report["main_figure"]]), tone="headline")
+    mean = Text(wording.score(report["splits"][OUT_OF_FOLD][report["main_score"]]), tone="headline")
     blocks = [mean, *_blocks(report, to_check, MOST_LABELS), *settings_section(facts)]
     write_html_json(folder / "report.html", f"{title_of(report)}: {len(report['folds'])} folds", blocks, report)
 
@@ -236,7 +236,7 @@ def show_folds_report(
 
 def _blocks(report: Mapping[str, Any], to_check: pd.DataFrame | None, most_labels: int) -> list[Block]:
     """Return what page and screen show: the mean, the baselines, each fold, and labels to check."""
-    main_score = report["main_figure"]
+    main_score = report["main_score"]
     scores = report["splits"][OUT_OF_FOLD]
     mean = f"Mean {wording.named_score(main_score, scores)} {wording.with_interval(scores, main_score)}"
     labels: list[Block] = []

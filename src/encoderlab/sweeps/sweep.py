@@ -221,7 +221,7 @@ def _outcome(folder: Run) -> str:
     """Return the main score of a finished run in words, such as "accuracy 0.912 on test"."""
     report = json.loads(folder.report_file.read_text(encoding="utf-8"))
     splits = report.get("splits", {})
-    name = report.get("main_figure")
+    name = report.get("main_score")
     for split in ("test", SPLIT, *splits):
         score = splits.get(split, {}).get(name)
         if score is not None:
@@ -380,8 +380,8 @@ def score_of(folder: Run) -> float | None:
     if SPLIT not in report["splits"]:
         wrong = "A search needs validation rows to score trials"
         raise SettingError(wrong, remedy="Hold some out with dataset.validation_fraction=0.1")
-    score = report["splits"][SPLIT][report["main_figure"]]
-    return -score if score is not None and is_lower_better(report["main_figure"]) else score
+    score = report["splits"][SPLIT][report["main_score"]]
+    return -score if score is not None and is_lower_better(report["main_score"]) else score
 
 
 def _show(study: Study, jobs: Jobs, fixed: Sequence[str]) -> None:

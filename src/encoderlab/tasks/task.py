@@ -155,7 +155,7 @@ class TextTaskConfig(TaskConfig):
         "How texts longer than model.max_length are read: none (truncated), or in overlapping windows with logits "
         "averaged (mean) or reduced to their maximum (max).",
     )
-    max_windows: int = setting(8, "Most windows per text; those of a longer text are evenly spaced.", least=2)
+    max_windows: int = setting(8, "Most windows per text; those of a longer text are evenly spaced.", minimum=2)
 
     @property
     def windowing(self) -> Windowing | None:
