@@ -42,11 +42,11 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
     targets = targets_of(rows, len(data.labels))
     names = data.labels
     by_name: dict[str, Any] = {}
-    for name, one in baselines(data, split, threshold, positive, frozen=frozen).items():
-        by_name[name] = {"skipped": one.skipped}
-        if one.predicted is not None:
-            scores = scores_of_predictions(targets, one.predicted, names, main_score, positive)
-            by_name[name] = {**one.scores, **scores.with_intervals(SEED).as_dict()}
+    for name, fitted in baselines(data, split, threshold, positive, frozen=frozen).items():
+        by_name[name] = {"skipped": fitted.skipped}
+        if fitted.predicted is not None:
+            scores = scores_of_predictions(targets, fitted.predicted, names, main_score, positive)
+            by_name[name] = {**fitted.scores, **scores.with_intervals(SEED).as_dict()}
     report = {"command": "baseline", "task": task.name, "seed": SEED, "scored_split": split, "n": len(targets)}
     report = json_safe({**report, "main_score": main_score, "labels": names, "baselines": by_name})
     report |= {"origin": data.origin}

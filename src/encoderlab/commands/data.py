@@ -94,10 +94,10 @@ def _lengths(split: Split, task: Task) -> dict[str, Any]:
     """
     counted = split.evenly(COUNTED_ROWS)
     whole = replace(task.format, max_length=sys.maxsize, windows=None)  # a length that truncates nothing
-    parts = [
-        whole.lengths(*lengths_of(tokenize_examples(some, task.tokenizer))) for some in in_lists(counted, _AT_A_TIME)
-    ]
-    lengths = np.concatenate([np.empty(0, np.int64), *parts])
+    parts = [np.empty(0, np.int64)]
+    for examples in in_lists(counted, _AT_A_TIME):
+        parts.append(whole.lengths(*lengths_of(tokenize_examples(examples, task.tokenizer))))
+    lengths = np.concatenate(parts)
     if not len(lengths):
         return {"counted": 0, "truncated": 0.0}
     quantiles = {name: float(np.percentile(lengths, percent)) for name, percent in _QUANTILES.items()}
@@ -135,9 +135,9 @@ def _example(split: Split, row: int, task: Task) -> dict[str, Any]:
 
 def _label_of(example: Example, labels: Sequence[str]) -> str | None:
     if isinstance(example, WordsExample):
-        return None if example.labels is None else _shortened(" ".join(labels[one] for one in example.labels))
+        return None if example.labels is None else _shortened(" ".join(labels[id_] for id_ in example.labels))
     if isinstance(example.label, tuple):
-        return _shortened(", ".join(labels[one] for one in example.label) or "no label applies")
+        return _shortened(", ".join(labels[id_] for id_ in example.label) or "no label applies")
     if isinstance(example.label, float):
         return f"{example.label:.6g}"
     return None if example.label is None else labels[example.label]

@@ -6,18 +6,23 @@ The model predicts in a thread of its own, one request at a time, so that other 
 """
 
 import asyncio
+import csv
 import ipaddress
 import json
 import socket
 import sys
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 from typing import Any, cast
 
 from encoderlab.commands.predict import check_certainty
 from encoderlab.config.commands import ServeConfig
 from encoderlab.errors import DataError, SettingError, UserError
 from encoderlab.reports.blocks import render
-from encoderlab.reports.trial import Trial, trial_of
+from encoderlab.reports.training import title_of
 from encoderlab.runs.model import Model, unless_blank
 from encoderlab.runs.model_folder import model_folder, open_model
 from encoderlab.tasks.task import RowPrediction
@@ -54,6 +59,21 @@ HEADERS = [  # of every response: what a browser may do with it
     ("referrer-policy", "no-referrer"),
     ("cache-control", "no-store"),
 ]
+
+N_EXAMPLES = 3
+MOST_ROWS_READ = 1000
+LONGEST_EXAMPLE = 300  # characters of both texts together
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A model's name, and rows that it was scored on but not trained on: `examples` have a text, text_pair (None of a
+    single text) and label each; `split` is theirs.
+    """
+
+    title: str
+    split: str = ""
+    examples: tuple[Mapping[str, str | None], ...] = ()
 
 
 def serve(config: ServeConfig) -> None:
@@ -212,8 +232,10 @@ def _description(task: str) -> dict[str, Any]:
     request = {"text": text, "text_pair": text, "texts": several, "text_pairs": several}
     schema = {"type": "object", "properties": request, "oneOf": [{"required": ["text"]}, {"required": ["texts"]}]}
     summaries = {"/predict": "A prediction for each text", "/model": "What the model is", "/health": "Does it run?"}
-    answer = {"200": {"description": "OK", "content": {"application/json": {"schema": {"type": "object"}}}}}
-    paths: dict[str, Any] = {path: {"get": {"summary": one, "responses": answer}} for path, one in summaries.items()}
+    ok = {"200": {"description": "OK", "content": {"application/json": {"schema": {"type": "object"}}}}}
+    paths: dict[str, Any] = {
+        path: {"get": {"summary": summary, "responses": ok}} for path, summary in summaries.items()
+    }
     body = {"content": {"application/json": {"schema": schema}}}
     paths["/predict"] = {"post": paths["/predict"]["get"] | {"requestBody": body}}
     return {"openapi": "3.1.0", "info": {"title": f"encoderlab: {task}", "version": "1"}, "paths": paths}
@@ -244,9 +266,11 @@ def _pairs(content: Any) -> list[tuple[str, str | None]]:
     names = ("text", "text_pair") if is_single else ("texts", "text_pairs")
     if not isinstance(content, dict) or content.keys() - {*names}:
         raise HTTPException(422, f"The request has other keys than allowed; {EXAMPLE}")
-    both = [content.get(names[0]), *([content[names[1]]] if content.get(names[1]) is not None else [])]
-    columns = [[value] for value in both] if is_single else both
-    are_texts = all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in columns)
+    values: list[Any] = [content.get(names[0])]
+    if content.get(names[1]) is not None:
+        values.append(content[names[1]])
+    columns = [[value] for value in values] if is_single else values
+    are_texts = all(isinstance(column, list) and all(isinstance(text, str) for text in column) for column in columns)
     if not are_texts or not columns[0] or len(columns[0]) != len(columns[-1]):
         raise HTTPException(422, f"The request must have a text, or as many texts as text_pairs; {EXAMPLE}")
     longest = max(len(text) for texts in columns for text in texts)
@@ -263,3 +287,40 @@ async def _refused(request: Request, error: HTTPException) -> Response:
 async def _mistaken(request: Request, error: UserError) -> Response:
     """Return the response for an error: the request's fault if the model cannot read it, otherwise the server's."""
     return JSONResponse({"error": str(error)}, 422 if isinstance(error, DataError) else 503)
+
+
+def trial_of(run: Path, task: str) -> Trial:
+    """Return what is known of the run in this folder; of anything else, such as a copied model, the `task`'s name."""
+    try:
+        report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+        title = title_of(report)
+        split = str(report["scored_split"])
+        examples = () if split == "train" else _short_examples(run / "predictions.csv")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, csv.Error):
+        return Trial(task)
+    return Trial(title, split, examples)
+
+
+def _short_examples(predictions: Path) -> tuple[Mapping[str, str | None], ...]:
+    """Return a few short rows of a predictions.csv, the first one of each label before others."""
+    first_of_label: dict[str, Mapping[str, str | None]] = {}
+    others = []
+    with predictions.open(encoding="utf-8", newline="") as file:
+        for row in islice(csv.DictReader(file), MOST_ROWS_READ):
+            example = _shown_example(row)
+            if example is None:
+                continue
+            if row["label"] in first_of_label:
+                others.append(example)
+            else:
+                first_of_label[row["label"]] = example
+    return tuple([*first_of_label.values(), *others][:N_EXAMPLES])
+
+
+def _shown_example(row: Mapping[str, Any]) -> Mapping[str, str | None] | None:
+    """Return a row as an example; None if it is blank or too long to be shown."""
+    text = row["text"]
+    text_pair = row.get("text_pair")
+    if not text.strip() or len(text) + len(text_pair or "") > LONGEST_EXAMPLE:
+        return None
+    return {"text": text, "text_pair": text_pair, "label": row["label"]}

@@ -153,8 +153,8 @@ class BracketsDataset(GeneratedDataset):
         def hard(rows: int) -> np.ndarray:
             symbols = balanced(rows)
             every = np.arange(rows)
-            one, other = generator.integers(2 * self.pairs, size=(2, rows))
-            symbols[every, one], symbols[every, other] = symbols[every, other], symbols[every, one]
+            left, right = generator.integers(2 * self.pairs, size=(2, rows))
+            symbols[every, left], symbols[every, right] = symbols[every, right], symbols[every, left]
             return symbols[~is_balanced(symbols)]
 
         def easy(rows: int) -> np.ndarray:

@@ -319,9 +319,9 @@ class ColumnDataset(DatasetConfig):
         if self.group is None:
             return None
         named = {"text": str(self.text), "words": str(self.text), "text_pair": self.text_pair}
-        columns = {named[one]: (split.rows, one) for one in split.rows.column_names if one in named}
+        columns = {named[column]: (split.rows, column) for column in split.rows.column_names if column in named}
         if split.carried is not None:
-            columns |= {one: (split.carried, one) for one in split.carried.column_names}
+            columns |= {column: (split.carried, column) for column in split.carried.column_names}
         if self.group not in columns:
             wrong = f"There is no column {self.group!r} to group by (dataset.group)"
             raise DataError(wrong, allowed=", ".join(map(str, columns)))

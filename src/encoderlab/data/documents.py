@@ -234,10 +234,10 @@ class DocumentStream:
         def texts() -> Iterator[str]:
             while True:
                 with self.explained():
-                    some = [row["text"] for row in islice(rows, 100)]
-                if not some:
+                    read = [row["text"] for row in islice(rows, 100)]
+                if not read:
                     return
-                yield from (text for text in some if self.split_of(text) == name)
+                yield from (text for text in read if self.split_of(text) == name)
 
         yield from map(paragraphs, texts() if name == "train" else islice(texts(), HELD_OUT_DOCUMENTS))
 

@@ -156,7 +156,7 @@ def assign_folds(
         members = generator.permutation(np.flatnonzero(label_of_group == label))
         of_label = [0] * folds
         for group in members[np.argsort(-sizes[members], kind="stable")].tolist():  # largest first
-            fold = min(range(folds), key=lambda one: (of_label[one], totals[one]))  # noqa: B023
+            fold = min(range(folds), key=lambda number: (of_label[number], totals[number]))  # noqa: B023
             fold_of_group[group] = fold
             of_label[fold] += int(sizes[group])
             totals[fold] += int(sizes[group])

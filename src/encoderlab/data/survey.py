@@ -124,16 +124,18 @@ def _hashed(columns: dict[str, list[Any]], n_rows: int) -> tuple[np.ndarray, ...
         )
         lengths = [len(text.split()) + len((pair or "").split()) for text, pair in rows]
     labels = columns.get("labels", columns.get("label", [None] * n_rows))
-    first = next((one for one in labels if one is not None), None)
-    unknown = [one is None for one in labels]
+    first = next((label for label in labels if label is not None), None)
+    unknown = [label is None for label in labels]
     ids = np.empty(0, np.int64)
     if isinstance(first, list):
-        ids = np.array([id_ for one in labels for id_ in one or ()], np.int64)
-        targets = _as_array(_hash(",".join(map(str, one or ()))) for one in labels) >> np.uint64(1)  # at or above 0
+        ids = np.array([id_ for label_set in labels for id_ in label_set or ()], np.int64)
+        hashed_sets = _as_array(_hash(",".join(map(str, label_set or ()))) for label_set in labels)
+        targets = hashed_sets >> np.uint64(1)  # at or above 0
     elif isinstance(first, float):
-        targets = np.array([np.nan if one is None else one for one in labels], np.float64).view(np.int64)
+        targets = np.array([np.nan if number is None else number for number in labels], np.float64).view(np.int64)
     else:
-        targets = ids = np.array([UNLABELLED if one is None else one for one in labels], np.int64)
+        ids = np.array([UNLABELLED if id_ is None else id_ for id_ in labels], np.int64)
+        targets = ids
     return hashes, np.where(unknown, UNLABELLED, targets.astype(np.int64)), np.array(lengths, np.int64), ids
 
 

@@ -204,8 +204,8 @@ def _array(values: list[Any], kind: pa.DataType | None, name: str, where: Callab
     except _UNFIT:
         if len(values) == 1:
             raise _mixed(values[0], kind, name, where(0)) from None
-    each = [_array([value], kind, name, lambda _, row=row: where(row)) for row, value in enumerate(values)]
-    return pa.concat_arrays(each)
+    arrays = [_array([value], kind, name, lambda _, row=row: where(row)) for row, value in enumerate(values)]
+    return pa.concat_arrays(arrays)
 
 
 def _mixed(value: Any, kind: pa.DataType, name: str, place: str) -> _MixedTypesError:

@@ -86,7 +86,8 @@ class Spans:
 def spans_of(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> Spans:
     """Return the entities of sentences of `lengths` words with the label ids `ids`, [words], -1 (unknown) being O."""
     prefixes = np.array([*labels.prefixes, "O"])[ids]
-    kinds = np.array([-1 if one is None else labels.types.index(one) for one in labels.types_of] + [-1])[ids]
+    type_ids = [-1 if type_ is None else labels.types.index(type_) for type_ in labels.types_of]
+    kinds = np.array([*type_ids, -1])[ids]
     firsts = np.zeros(len(ids) + 1, bool)
     firsts[np.cumsum(lengths) - lengths] = True
     firsts = firsts[:-1]

@@ -58,8 +58,8 @@ def runs_by_setting(runs: Sequence[FinishedRun], differing: Sequence[str]) -> Se
             if value is not None or name not in exclusive:
                 words.append(f"{short}={setting_value(value)}")
         group = groups.setdefault(", ".join(words) or "all runs", {})
-        both = group.get(run.seed, run), run
-        group[run.seed] = max(both, key=lambda one: (one.folder / "report.json").stat().st_mtime_ns)
+        with_seed = (group.get(run.seed, run), run)
+        group[run.seed] = max(with_seed, key=lambda run: (run.folder / "report.json").stat().st_mtime_ns)
     return {label: [group[seed] for seed in sorted(group)] for label, group in groups.items()}
 
 

@@ -75,16 +75,16 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
     if unused_test_rows:
         why = "because folds are made of the training rows"
         notes.append(f"The test split ({unused_test_rows:,} rows) was not used, {why}")
-    each = []
+    each_fold = []
     for number, (fold, of_fold) in enumerate(zip(folds, scores, strict=True), start=1):
         about = {"fold": number, "folder": fold.folder.name, "trained_on": fold.trained_on, "n": of_fold["n"]}
-        each.append(about | {name: of_fold[name] for name in names})
+        each_fold.append(about | {name: of_fold[name] for name in names})
     report = {
         **{name: first.get(name) for name in ("command", "task", "data", "seed", "init_from", "model", "main_score")},
         "scored_split": OUT_OF_FOLD,
         "splits": {OUT_OF_FOLD: means | {"per_class": _per_class(scores)}},
         "deviations": {name: mean.deviation for name, mean in over.items()},
-        "folds": each,
+        "folds": each_fold,
         "baselines": baselines,
         "verdict": verdict_on(baselines, f"Over the folds, the model's {wording.named_score(main_score, scores[0])}"),
         "throughput": {"train_seconds": None if None in seconds else round(sum(seconds), 3)},

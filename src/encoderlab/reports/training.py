@@ -169,10 +169,10 @@ def pretraining_verdict(report: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def show_pairs(pairs: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]]) -> None:
     """Print what training reads and the baselines' scores on pairs, which may be none."""
-    each = []
+    shown = []
     for name, scores in baselines.items():
-        each.append(f"{BASELINE_NAMES.get(name, name)} {wording.score(scores.get('nsp_accuracy'))}")
-    show([*pair_lines(pairs), Text(", ".join(each), "Baselines on pairs (no encoder)")])
+        shown.append(f"{BASELINE_NAMES.get(name, name)} {wording.score(scores.get('nsp_accuracy'))}")
+    show([*pair_lines(pairs), Text(", ".join(shown), "Baselines on pairs (no encoder)")])
 
 
 def show_report(

@@ -45,7 +45,7 @@ class Progress:
 
     def count(self, step: Step) -> None:
         """Add a step that was taken."""
-        self.step, self.of = step.number, step.of
+        self.step, self.of = step.number, step.expected_total
         self.examples += step.totals.examples
         self.tokens += step.totals.tokens
         self.padded_tokens += step.totals.padded_tokens
@@ -97,8 +97,8 @@ class Journal:
     def step(self, step: Step) -> None:
         """Log a step, which `progress` has counted, if its turn has come."""
         if self._bar is None:
-            self._bar = progress_bar("training", "steps", step.of, initial=step.number - 1)
-        self._bar.total = step.of
+            self._bar = progress_bar("training", "steps", step.expected_total, initial=step.number - 1)
+        self._bar.total = step.expected_total
         if step.number == 1 or step.number % self.log_every == 0:
             numbers = step.numbers()
             self.pause()

@@ -110,7 +110,7 @@ class StreamedRows:
                 rows = SentenceRows(store, self.task, self.pack)
                 if len(rows):
                     return Window(mark, rows, positions)
-            begun = [0 if one is None else one["passes"] for one in mark["positions"]]
+            begun = [0 if position is None else position["passes"] for position in mark["positions"]]
             if all(now is not None and now["passes"] > old + 1 for now, old in zip(positions, begun, strict=True)):
                 wrong = f"None of the {len(self.stream.shards):,} shards has two documents to train on"
                 raise DataError(wrong, remedy="Check dataset.text, task.min_characters and task.min_sentences")
@@ -136,7 +136,7 @@ class StreamedRows:
         reader = self._readers.get(number)
         if reader is None or reader.position != position:
             reader = self._readers[number] = StreamReader(self.stream, number, self.seed, position)
-        return [self.prepare(some) for some in by_size(reader.take())], reader.position
+        return [self.prepare(documents) for documents in by_size(reader.take())], reader.position
 
 
 def sample_of(rows: SentenceRows | StreamedRows) -> SentenceRows:

@@ -41,8 +41,6 @@ BALANCED = "balanced"
 MANY = 0.1  # of the rows: more of them are worth a remedy
 INSTEAD = "Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab embed"
 
-Target = int | float | tuple[int, ...] | None
-
 
 class Windows(Enum):
     """How a text longer than `model.max_length` is read: truncated, or in windows with pooled logits."""

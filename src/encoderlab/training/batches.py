@@ -143,10 +143,10 @@ def _shares(step_rows: np.ndarray, micro_batches: int, processes: Processes) -> 
     return np.array_split(np.array_split(step_rows, processes.size)[processes.rank], min(micro_batches, largest))
 
 
-def _batch(drawn: Epoch, some: np.ndarray, among: np.ndarray, pad_id: int, device: torch.device) -> Batch:
-    """Return the batch of some rows; for no rows, the batch of the first row of `among`, without rows."""
-    batch = drawn.prepare(drawn.gather(some if len(some) else among[:1], pad_id).to(device))
-    return batch if len(some) else batch.without_rows()
+def _batch(drawn: Epoch, rows: np.ndarray, among: np.ndarray, pad_id: int, device: torch.device) -> Batch:
+    """Return the batch of the rows; for no rows, the batch of the first row of `among`, without rows."""
+    batch = drawn.prepare(drawn.gather(rows if len(rows) else among[:1], pad_id).to(device))
+    return batch if len(rows) else batch.without_rows()
 
 
 def scoring_batches(
@@ -162,10 +162,10 @@ def scoring_batches(
     def batches() -> Iterator[Batch]:
         drawn = rows.epoch(EVALUATION_SEED, 0)
         on_cpu = min(max(EVALUATION_WORK // d_model**2, FEWEST_EVALUATION_TOKENS), MOST_EVALUATION_TOKENS)
-        dealt = list(_scoring_rows(drawn.lengths, GPU_EVALUATION_TOKENS if device.type == "cuda" else on_cpu))
-        dealt += [np.arange(0)] * (-len(dealt) % processes.size)
-        for some in dealt[processes.rank :: processes.size]:
-            yield _batch(drawn, some, dealt[0], pad_id, device)
+        rows_of_batches = list(_scoring_rows(drawn.lengths, GPU_EVALUATION_TOKENS if device.type == "cuda" else on_cpu))
+        rows_of_batches += [np.arange(0)] * (-len(rows_of_batches) % processes.size)
+        for batch_rows in rows_of_batches[processes.rank :: processes.size]:
+            yield _batch(drawn, batch_rows, rows_of_batches[0], pad_id, device)
 
     return prefetched(batches(), device)
 

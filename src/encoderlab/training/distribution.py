@@ -114,7 +114,9 @@ class Sharded(Whole):
         plain = optimizer.state_dict()
         state = {}
         for key, averages in plain["state"].items():  # one at a time, because all averages together are twice the model
-            whole = {name: one.full_tensor() if isinstance(one, DTensor) else one for name, one in averages.items()}
+            whole = {}
+            for name, value in averages.items():
+                whole[name] = value.full_tensor() if isinstance(value, DTensor) else value
             state[key] = {name: value.cpu() for name, value in whole.items()} if self.processes.is_main else {}
         return plain | {"state": state}
 

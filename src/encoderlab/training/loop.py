@@ -97,14 +97,14 @@ class NonFiniteGuard:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A finished optimizer step: its `number`, counted from 1, and how many the run is expected to have (`of`).
+    """A finished optimizer step: its `number`, counted from 1, and the `expected_total` of the run.
 
     `losses` are means over the step's targets, by name; `gradient_norm` is measured before clipping. Both stay tensors,
     so a step that nobody reads never waits for the device. All numbers cover all processes.
     """
 
     number: int
-    of: int
+    expected_total: int
     losses: dict[str, Tensor]
     gradient_norm: Tensor
     learning_rate: float

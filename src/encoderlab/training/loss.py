@@ -86,7 +86,8 @@ def soft_cross_entropy(
 
     It is multiplied by the squared temperature, so that the size of the gradients does not depend on it.
     """
-    student, teacher = (F.log_softmax(some.float() / temperature, dim=-1) for some in (logits, targets))
+    student = F.log_softmax(logits.float() / temperature, dim=-1)
+    teacher = F.log_softmax(targets.float() / temperature, dim=-1)
     return F.kl_div(student, teacher, reduction="sum", log_target=True) * temperature**2
 
 
