@@ -44,10 +44,11 @@ def data(config: DataConfig) -> None:
 
 def _facts(config: DataConfig) -> dict[str, Any]:
     """Return the facts of labelled rows by split: counts, lengths in tokens, odd rows, examples."""
+    # The rows and the tokenizer, as a run would read and train them.
     rows = config.dataset.load(config.cache, config.task.target)
     tokenizer = config.tokenizer.for_task(of_words=config.task.of_words).build(rows.training_texts, config.cache)
 
-    # The length that a model would read, as a run decides it.
+    # The length that a model would read, as a run settles it.
     tokens = Tokens(rows, tokenizer, ["train"], config.cache, pack=config.dataset.pack, seed=0)
     facts = Facts(tokens.row_lengths, {"train": len(rows.split("train"))}, rows.labels, rows.survey)
     settled, _ = config.task.settled(rows.labels, rows.survey["train"], has_validation=rows.has_validation)
@@ -56,6 +57,7 @@ def _facts(config: DataConfig) -> dict[str, Any]:
         print(note, file=sys.stderr)
     task = settled.build(tokenizer, rows.labels, shape.reach)
 
+    # The facts of each split.
     odd = odd_rows(rows.by_name)
     splits = {}
     for name, counted in rows.description()["splits"].items():

@@ -27,6 +27,8 @@ def embed(config: EmbedConfig) -> None:
         raise SettingError(wrong, allowed="a new .npy file", remedy="Choose another name")
     inputs.check_sources(config)
     model = open_model(config)
+
+    # The vectors are written as they are computed, behind a header whose number of rows is corrected at the end.
     width = model.shape.d_model
     examples, total = _examples(config, model)
     n_rows = n_cut = 0

@@ -194,14 +194,11 @@ def _words(words: tuple[str, ...], prediction: RowPrediction, min_probability: f
     unread = len(words) - len(prediction.labels)
     labels = [*prediction.labels, *[None] * unread]
     chances = [*(prediction.word_confidences or ()), *[None] * unread]
-    return [
-        {
-            "word": word,
-            "predicted": None if chance is None or chance < min_probability else label,
-            "probability": chance,
-        }
-        for word, label, chance in zip(words, labels, chances, strict=True)
-    ]
+    objects = []
+    for word, label, chance in zip(words, labels, chances, strict=True):
+        is_given = chance is not None and chance >= min_probability
+        objects.append({"word": word, "predicted": label if is_given else None, "probability": chance})
+    return objects
 
 
 def _facts(model: Model) -> dict[str, Any]:

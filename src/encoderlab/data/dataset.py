@@ -101,7 +101,7 @@ class DatasetConfig(ABC):
     @property
     def is_stream(self) -> bool:
         """Return whether `documents` are an endless stream, which a run reads during training."""
-        return getattr(self, "streaming", False)
+        return False
 
     @property
     def leaves_validation_open(self) -> bool:
@@ -122,7 +122,7 @@ class DatasetConfig(ABC):
     @property
     def row_seed(self) -> int:
         """Return the seed that decides which training rows go where."""
-        return getattr(self, "split_seed", 0)
+        return 0
 
     @property
     def option(self) -> str:
@@ -267,11 +267,11 @@ class ColumnDataset(DatasetConfig):
         """Return the splits of a dataset from the rows of each, read for `target`, with rows held out from training.
 
         `class_names` names the labels 0, 1, ... if the source knows names; `decided` has the settings that the rows
-        decided. Raises DataError if a label is missing from
-        training, SettingError if `label_names` do not fit.
+        decided. Raises DataError if a label is missing from training, SettingError if `label_names` do not fit.
         """
         from encoderlab.data import labels
 
+        # From what stands in the label column to targets: numbers, or ids of labels.
         known = None
         if self.label is not None and target == "number":
             rows = labels.with_numbers(rows, self.label)
@@ -283,11 +283,15 @@ class ColumnDataset(DatasetConfig):
             known = labels.name_labels(rows["train"], self.label_names or self.label_columns, class_names)
             rows, known = labels.with_valid_entities(rows, known)
         by_name = {name: labels.as_split(part, known) for name, part in rows.items()}
+
+        # A fold of the training rows takes the place of the test split.
         fractions = {name: fraction for name, fraction in self.held_out.items() if fraction and name not in by_name}
         splits = Data(by_name, known.names if known else [], origin)
         if self.fold is not None:
             splits = self.in_fold(splits, self.fold)
             fractions.pop("test", None)
+
+        # Splits that the source does not have are held out from training, unless another fraction is 0.
         train = splits.by_name["train"]
         by_name = dict(splits.by_name)
         origin = dict(splits.origin)
@@ -301,12 +305,17 @@ class ColumnDataset(DatasetConfig):
             origin |= {"taken_from_train": fractions, "split_seed": self.split_seed}
             if "validation" in fractions:
                 undivided = partial(_take_all_but, train, part, part_of.get("test"))
+
         by_name = {name: by_name[name] for name in (*MAIN_SPLITS, *by_name) if name in by_name}
         return Data(by_name, splits.labels, origin, splits.folded, decided or {}, undivided)
 
     @property
     def leaves_validation_open(self) -> bool:
         return self.validation_fraction is None
+
+    @property
+    def row_seed(self) -> int:
+        return self.split_seed
 
     @property
     def held_out(self) -> dict[str, float]:

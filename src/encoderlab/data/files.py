@@ -78,6 +78,10 @@ class FilesDataset(ColumnDataset, StreamSettings):
         return Dialect(self.quoting, self.encoding, self.sheet)
 
     @property
+    def is_stream(self) -> bool:
+        return self.streaming
+
+    @property
     def first_file(self) -> str | None:
         files = self.path or self.train
         return files if isinstance(files, str) else next(iter(files or []), None)

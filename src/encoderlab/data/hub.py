@@ -159,6 +159,14 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
     split_seed: int = setting(0, "Seed that selects the articles to hold out.", minimum=0)
 
     @property
+    def is_stream(self) -> bool:
+        return self.streaming
+
+    @property
+    def row_seed(self) -> int:
+        return self.split_seed
+
+    @property
     def sentence_language(self) -> str:
         """Return the language of the articles, by punkt_tab's name; English for those that it lacks."""
         return LANGUAGES.get(self.language, "english")

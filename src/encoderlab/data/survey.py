@@ -76,9 +76,13 @@ def survey_of(splits: Mapping[str, Split], labels: Sequence[str]) -> dict[str, S
     surveyed = {}
     for name, split in splits.items():
         own = hashes[name]
+
+        # Texts that occur more than once in the split, or also in training.
         train = None if name == "train" else hashes.get("train")
         repeated, conflicting, _ = _same_texts(own, own)
         shared, differing, _ = _same_texts(own, train) if train else (np.zeros(1), np.zeros(1), None)
+
+        # How often each label occurs, how long texts are, and the range of numbers.
         counts = np.zeros(len(labels), np.int64)
         counts[: len(own.label_counts)] = own.label_counts
         lengths = own.lengths if len(split) else np.zeros(1, np.int64)

@@ -227,11 +227,10 @@ def _parquet(path: Path, columns: Columns) -> Iterator[Batch]:
         file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=2**20)
         used = {*columns.by_setting().values()}
         schema = file.schema_arrow
-        names = [
-            name
-            for name in columns.to_read(schema.names, str(path))
-            if name in used or can_be_carried(schema.field(name).type)
-        ]
+        names = []
+        for name in columns.to_read(schema.names, str(path)):
+            if name in used or can_be_carried(schema.field(name).type):
+                names.append(name)
         rows_at_a_time = _rows_of_parquet(path, file.metadata, names, most)
         for batch in file.iter_batches(rows_at_a_time, columns=names):
             arrays = {name: plain(batch[name]) for name in names}

@@ -321,7 +321,9 @@ class EncoderWithHeads(nn.Module):
         """Return the number of parameters in the embeddings, the layers (with a final norm) and the heads."""
         counts = {"embeddings": 0, "layers": 0, "heads": 0}
         for name, parameter in self.named_parameters():
-            part = "embeddings" if ".embeddings." in name else "layers" if name.startswith("encoder.") else "heads"
+            part = "layers" if name.startswith("encoder.") else "heads"
+            if ".embeddings." in name:
+                part = "embeddings"
             counts[part] += parameter.numel()
         return counts
 

@@ -135,10 +135,14 @@ def build_comparison(
     check_comparable(runs)
     metric = _checked_score(runs, metric)
     first = runs[0]
+
+    # Runs that differ only in their seeds are one row of the comparison.
     names = dict.fromkeys(name for run in runs for name in run.settings)
     differing = [name for name in names if len({repr(run.settings.get(name)) for run in runs}) > 1]
     settings = runs_by_setting(runs, differing)
     means = {label: mean_of([run.scores[metric] for run in own]) for label, own in settings.items()}
+
+    # Every row is compared with the reference, on the predictions for the same rows of the data.
     best = _reference(settings, means, metric, reference)
     differences = _differences(settings, best, metric)
     rows = [_row(label, settings[label], means[label], metric) for label in settings]

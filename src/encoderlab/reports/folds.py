@@ -57,6 +57,8 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
     main_score = first["main_score"]
     n_rows = sum(of_fold["n"] for of_fold in scores)
     test_to_train = n_rows / sum(fold.trained_on for fold in folds)
+
+    # The mean of each score that all folds have, with its interval.
     names = []
     for name in scores[0]:
         if name != "n" and all(_is_number(of_fold.get(name)) for of_fold in scores):
@@ -69,6 +71,8 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
         means[name] = mean.value
         has_width = bool(mean.deviation)  # folds that are all the same say nothing about other rows
         means[f"{name}_ci95"] = within_range(name, mean.interval) if has_width else None
+
+    # The same for the baselines, and each fold by itself.
     baselines = _baselines(reports, main_score, test_to_train)
     seconds = [report["throughput"].get("train_seconds") for report in reports]
     notes = [INTERVAL]
@@ -79,6 +83,7 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
     for number, (fold, of_fold) in enumerate(zip(folds, scores, strict=True), start=1):
         about = {"fold": number, "folder": fold.folder.name, "trained_on": fold.trained_on, "n": of_fold["n"]}
         each_fold.append(about | {name: of_fold[name] for name in names})
+
     report = {
         **{name: first.get(name) for name in ("command", "task", "data", "seed", "init_from", "model", "main_score")},
         "scored_split": OUT_OF_FOLD,
@@ -203,6 +208,8 @@ def labels_to_check(table: pd.DataFrame, names: Sequence[str], target: str) -> p
             "probability": probabilities[rows].max(1),
             "probability_of_label": probabilities[rows, labels[rows]],
         }
+
+    # The least plausible first; none if the model has learned nothing.
     columns = [name for name in ("file", "line", "fold", "text", "text_pair", "label") if name in table]
     listed = table.iloc[rows][columns].reset_index(drop=True).assign(**about)
     listed = listed.sort_values("probability_of_label", kind="stable").round(6)

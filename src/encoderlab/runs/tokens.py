@@ -102,7 +102,7 @@ def _check_document_rows(rows: SentenceRows | StreamedRows, name: str) -> None:
         wrong = f"The {name} documents have no paragraph that is long enough for {settings}"
         remedy = "Use smaller values, longer documents, or task.second_sentence=none task.min_sentences=1"
         raise DataError(wrong, remedy=remedy)
-    if rows.paired and rows.windows.document[0] == rows.windows.document[-1]:
+    if rows.paired and rows.passages.document[0] == rows.passages.document[-1]:
         wrong = f"Only one of the {name} documents is long enough for {settings}, but negative pairs need another"
         remedy = "Use or hold out more documents (dataset.validation_fraction), or set task.second_sentence=none"
         raise DataError(wrong, allowed="two documents or more", remedy=remedy)

@@ -157,16 +157,21 @@ class Jobs:
 
     def __call__(self, config: DictConfig) -> None:
         """Run the job of a config that Hydra has composed, in this process or in a launcher's worker."""
+        # What was typed for this job, and what of it differs between jobs.
         hydra = HydraConfig.get()
         overrides = as_typed(hydra.overrides.task, self.trimmed)
         varied = {*self.varied, *(hydra.sweeper.get("params") or {})}
         own = [override for override in overrides if override.partition("=")[0] in varied]
         with explained(self.command):
             settings = typed(config, COMMAND_CONFIGS[self.command])
+
+        # Its folder is named by these settings, so the same line finds its finished runs again.
         plain = {name: value for name, value in settings_to_dict(settings).items() if name not in ONLY_PLACES}
         words = [override.partition("=")[0].rpartition(".")[2] + "-" + override.partition("=")[2] for override in own]
         if hasattr(settings, "task"):
             words.insert(0, settings.task.name)
+
+        # Jobs that run at the same time share the cores.
         n_parallel = hydra.launcher.get("n_jobs") or 1
         if n_parallel > 1:
             settings = _share_of_machine(settings, n_parallel, hydra.job.num)
@@ -183,6 +188,7 @@ class Jobs:
         log, and so is all that a job prints which is to be `logged`. Raises UserError if it fails; FolderInUseError if
         another process is running it.
         """
+        # A finished run is not repeated, and an unfinished one is resumed.
         folder = None
         if hasattr(settings, "run_dir") and not self.dry:
             folder = Run(Path(settings.run_dir or self.root / name))
@@ -191,6 +197,8 @@ class Jobs:
                 return folder
             resume = {"resume": "auto"} if getattr(settings, "resume", "") is None else {}
             settings = replace(settings, run_dir=str(folder.folder), **resume)
+
+        # The job itself: a mistake of the user's is shown in its line, and the sweep goes on.
         logged = logged or (folder is not None and self.command in COMPARED)
         if not logged:
             say(f"starting: {shown}")

@@ -39,8 +39,8 @@ class Sentences:
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
-    """Runs of sentences of one document: [windows] each. `end` is where the window's document ends."""
+class Passages:
+    """Runs of sentences of one document: [passages] each. `end` is where the passage's document ends."""
 
     start: Places
     stop: Places
@@ -59,8 +59,8 @@ class Pairs:
     labels: np.ndarray
 
 
-def windows(sentences: Sentences, pack: Pack, room: int, *, paired: bool) -> Windows:
-    """Return all windows of a store.
+def passages_of(sentences: Sentences, pack: Pack, room: int, *, paired: bool) -> Passages:
+    """Return all passages of a store.
 
     `sentences`: every two neighbours of a paragraph (single sentences unless `paired`). `segments`: each document cut
     into runs of whole sentences of at most `room` tokens, with at least two sentences if they are to be paired.
@@ -75,22 +75,22 @@ def windows(sentences: Sentences, pack: Pack, room: int, *, paired: bool) -> Win
             start = start[sentences.paragraph[start] == sentences.paragraph[start + 1]]
         stop = start + 1 + paired
     else:
-        start, stop = _segments(sentences, begins, ends, room, least=1 + paired)
+        start, stop = _segments(sentences, begins, ends, room, n_sentences=1 + paired)
     end = ends[np.searchsorted(ends, start, side="right")]
-    # A corpus has very many windows: this halves their memory.
+    # A corpus has very many passages: this halves their memory.
     positions = np.int32 if len(document) < 2**31 else np.int64
-    return Windows(start.astype(positions), stop.astype(positions), end.astype(positions), document[start])
+    return Passages(start.astype(positions), stop.astype(positions), end.astype(positions), document[start])
 
 
-def _segments(sentences: Sentences, begins: Places, ends: Places, room: int, least: int) -> tuple[Places, Places]:
-    """Return runs as long as fit, one after the other; the next runs of all documents are found at once."""
+def _segments(sentences: Sentences, begins: Places, ends: Places, room: int, n_sentences: int) -> tuple[Places, Places]:
+    """Return runs of at least `n_sentences`, as long as fit, one after another; those of all documents at once."""
     starts = []
     stops = []
     while len(begins):
-        kept = ends - begins >= least
+        kept = ends - begins >= n_sentences
         begins = begins[kept]
         ends = ends[kept]
-        stop = np.maximum(sentences.filled(begins, np.full(len(begins), room), ends), begins + least)
+        stop = np.maximum(sentences.filled(begins, np.full(len(begins), room), ends), begins + n_sentences)
         starts.append(begins)
         stops.append(stop)
         begins = stop
@@ -101,23 +101,23 @@ def _segments(sentences: Sentences, begins: Places, ends: Places, room: int, lea
 
 
 def draw_pairs(
-    windows: Windows, sentences: Sentences, pack: Pack, room: int, seed: list[int], *, paired: bool
+    passages: Passages, sentences: Sentences, pack: Pack, room: int, seed: list[int], *, paired: bool
 ) -> Pairs:
-    """Cut every window in two, and make half of the pairs (to within one) negative; do neither unless `paired`.
+    """Cut every passage in two, and make half of the pairs (to within one) negative; do neither unless `paired`.
 
-    A negative second text begins where the second text of another *document*'s window does, so that neither its
+    A negative second text begins where the second text of another *document*'s passage does, so that neither its
     position nor its length gives it away, and continues as long as there is room.
     """
     draw = np.random.default_rng(seed)
-    start = windows.start
-    stop = windows.stop
+    start = passages.start
+    stop = passages.stop
     if not paired:
         return Pairs(start, stop, stop, stop, np.zeros(len(start), np.int8))
     middle = start + 1 + (draw.random(len(start)) * (stop - start - 1)).astype(start.dtype)
     labels = (draw.permutation(len(start)) % 2).astype(np.int8)
     negative = np.flatnonzero(labels)
-    # All windows of other documents are equally likely; their numbers ascend.
-    begin, end = (np.searchsorted(windows.document, windows.document[negative], side) for side in ("left", "right"))
+    # All passages of other documents are equally likely; their numbers ascend.
+    begin, end = (np.searchsorted(passages.document, passages.document[negative], side) for side in ("left", "right"))
     other = (draw.random(len(negative)) * (len(start) - (end - begin))).astype(np.int64)
     other += np.where(other >= begin, end - begin, 0)
     second_start = middle.copy()
@@ -127,7 +127,7 @@ def draw_pairs(
         second_stop[negative] = middle[other] + 1
     else:
         left = room - sentences.tokens(start[negative], middle[negative])
-        second_stop[negative] = sentences.filled(middle[other], left, windows.end[other])
+        second_stop[negative] = sentences.filled(middle[other], left, passages.end[other])
     return Pairs(start, middle, second_start, second_stop, labels)
 
 
@@ -145,13 +145,13 @@ class SentenceRows:
         length = min(task.config.row_length or task.max_length, task.max_length)
         self.room = length - (3 if self.paired else 2)  # besides [CLS] and each [SEP]
         self.sentences = Sentences(store)
-        self.windows = windows(self.sentences, pack, self.room, paired=self.paired)
+        self.passages = passages_of(self.sentences, pack, self.room, paired=self.paired)
 
     def __len__(self) -> int:
-        return len(self.windows.start)
+        return len(self.passages.start)
 
     def epoch(self, seed: int, epoch: int) -> SentenceEpoch:
-        pairs = draw_pairs(self.windows, self.sentences, self.pack, self.room, [seed, epoch], paired=self.paired)
+        pairs = draw_pairs(self.passages, self.sentences, self.pack, self.room, [seed, epoch], paired=self.paired)
         key = int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0])
         return SentenceEpoch(self, pairs, key)
 
@@ -187,9 +187,12 @@ class SentenceEpoch:
         column = self.rows.store["input_ids"]
         offsets = self.rows.sentences.offsets
         tokenizer = self.rows.task.tokenizer
+        # How long each sequence is: [CLS] and [SEP] around the first text, and a [SEP] after the second.
         first, second = longest_first(*self.tokens(rows), self.rows.room)
         first_lengths = first + 2
         lengths = first_lengths + second + self.paired
+
+        # All sequences one after another: special tokens first, then both texts from the store.
         begins = np.cumsum(lengths) - lengths
         flat = np.full(int(lengths.sum()), tokenizer.sep_id, dtype=np.int64)
         flat[begins] = tokenizer.cls_id
