@@ -197,7 +197,7 @@ def _resumed(runs: Runs, length: int, compile_: str) -> list[str]:
     weights = [hashlib.sha256((run / "model" / "model.safetensors").read_bytes()).digest() for run in (whole, half)]
     for run in (whole, half):
         shutil.rmtree(run.parent)
-    return ["bit-identical" if one == other else "**different**" for one, other in (losses, weights)]
+    return ["bit-identical" if run == reference else "**different**" for run, reference in (losses, weights)]
 
 
 def _speed(runs: Runs, scale: tuple[str, int, int], packed: bool, compile_: str, *, small: bool) -> list[str]:

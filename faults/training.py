@@ -259,10 +259,12 @@ def one_folder(conditions: Conditions) -> Iterator[Trial]:
         if not finished(bed.run):
             words = (bed.settings[0], f"resume={bed.run}") if begun else (*bed.settings, f"run_dir={bed.run}")
             job = bed.job([*words, bed.cache])
-            ended = sorted(shared_host().run_together([job, job]), key=lambda one: one.code)
-            failure = "" if [one.code for one in ended] == [0, 2] else f"exit codes {[one.code for one in ended]}"
-            if not failure and not any(words in ended[1].last_line for words in IN_USE):
-                failure = f"the other said: {ended[1].last_line}"
+            first, second = sorted(shared_host().run_together([job, job]), key=lambda ended: ended.code)
+            failure = ""
+            if (first.code, second.code) != (0, 2):
+                failure = f"exit codes {[first.code, second.code]}"
+            elif not any(words in second.last_line for words in IN_USE):
+                failure = f"the other said: {second.last_line}"
             yield Trial(f"both {'resume' if begun else 'start'}", failure or bed.differs())
         bed.clear()
 
