@@ -316,6 +316,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
                 files = {name: [folder / name] for name in MAIN_SPLITS if name in names}
         if of_labels:
             return files
+
+        # Documents are the .txt files within folders, however deep.
         for name, paths in files.items():
             within: list[Path] = []
             for path in paths:

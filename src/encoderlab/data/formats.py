@@ -191,6 +191,8 @@ def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encodi
         _refuse_bomb(path)
     if encoding != AUTO:
         return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
+
+    # The whole file is read: one line that is not UTF-8 decides, unless another line is.
     broken: tuple[int, bytes] | None = None  # the number of the first line that is not UTF-8, and where it is not
     has_utf_8 = False
     with _opened(path) as file:
@@ -203,6 +205,7 @@ def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encodi
                 broken = broken or (number, line[max(error.start - _SHOWN // 2, 0) :][:_SHOWN])
     if broken is None:
         return "utf-8-sig"
+
     number, line = broken
     shown = one_line(line.decode(_WESTERN, "replace").strip())
     if has_utf_8:

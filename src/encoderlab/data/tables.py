@@ -137,6 +137,8 @@ def read_batches(
         if not names:
             first, record = group[0]
             names = columns.to_read(list(record), place(first))
+
+        # From records to columns; an error names the line or row that it concerns.
         numbers = [number for number, _ in group]
         where = lambda row, numbers=numbers: place(numbers[row])  # noqa: E731
         batch = {}

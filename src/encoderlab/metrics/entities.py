@@ -205,6 +205,7 @@ class TaggingScores(ClassScores):
             cells = sentence[where] * kinds + ids[where]
             return np.bincount(cells, minlength=len(lengths) * kinds).reshape(len(lengths), kinds)
 
+        # What labels say of words.
         hits = counted(true == other, true, classes)
         n_true = counted(true >= 0, true, classes)
         n_predicted = counted(other >= 0, other, classes)
@@ -212,14 +213,16 @@ class TaggingScores(ClassScores):
         scheme = entity_labels(self.label_names)
         if scheme is None:
             return columns
+
+        # What they say of entities: one is right if its words and its type are.
         gold = spans_of(scheme, true, lengths)
-        mine = spans_of(scheme, other, lengths)
-        right = mine.begins & gold.begins & (mine.end == gold.end) & (mine.kind == gold.kind)
+        guess = spans_of(scheme, other, lengths)
+        right = guess.begins & gold.begins & (guess.end == gold.end) & (guess.kind == gold.kind)
         types = len(scheme.types)
         entities = [
             counted(right, gold.kind, types),
             counted(gold.begins, gold.kind, types),
-            counted(mine.begins, mine.kind, types),
+            counted(guess.begins, guess.kind, types),
         ]
         return np.concatenate([columns, *entities], axis=1)
 

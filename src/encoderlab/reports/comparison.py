@@ -194,6 +194,7 @@ def _reference(settings: Settings, means: Mapping[str, Mean], metric: str, refer
 
 def _differences(settings: Settings, reference: str, metric: str) -> dict[str, dict[str, Any]]:
     """Return each other setting's difference from the reference, with corrected p-values."""
+    # Differences are paired over the rows if all runs have kept their predictions, and otherwise over the seeds.
     runs = [run for own in settings.values() for run in own]
     has_rows = len(settings) > 1 and all(run.predictions.is_file() for run in runs)
     predictions: dict[Path, PredictionScores] = {}
@@ -214,6 +215,8 @@ def _differences(settings: Settings, reference: str, metric: str) -> dict[str, d
             own_scores = [run.scores[metric] for run in own]
             difference = difference_over_seeds(own_scores, [run.scores[metric] for run in theirs])
         differences[label] = asdict(difference) | {"p_corrected": None, "outcome": "not tested"}
+
+    # The more settings are tested, the smaller a p-value must be (Holm 1979).
     tested = [difference for difference in differences.values() if difference["p_value"] is not None]
     corrected = holm([difference["p_value"] for difference in tested])
     for difference, p_corrected in zip(tested, corrected, strict=True):
