@@ -91,34 +91,34 @@ def _parser() -> argparse.ArgumentParser:
         ("suite", "compare ways to get a model on the development suite", run_suite, None),
         ("few", "finetune on 8, 32, 128 and all rows per label of the suite's sets", run_few, FEW_SETS),
     ):
-        sub = commands.add_parser(name, help=does, description=does)
-        sub.set_defaults(command=command)
+        one = commands.add_parser(name, help=does, description=does)
+        one.set_defaults(command=command)
         if names is not None:
-            sub.add_argument("names", nargs="*", metavar="NAME", help=f"which (default: all): {', '.join(names)}")
+            one.add_argument("names", nargs="*", metavar="NAME", help=f"which (default: all): {', '.join(names)}")
         if names is not None and name != "few":
-            sub.add_argument("--small", action="store_true", help="a few small steps, to check that everything works")
+            one.add_argument("--small", action="store_true", help="a few small steps, to check that everything works")
         if name == "run":
-            sub.add_argument("--threads", type=int, default=cores(), help="CPU threads (default: all, %(default)s)")
+            one.add_argument("--threads", type=int, default=cores(), help="CPU threads (default: all, %(default)s)")
             shared = Path(os.environ.get("ENCODERLAB_SHARED", ROOT.parent / "shared"))
-            sub.add_argument("--rounds", type=int, default=5, help="how often each side is run (default: 5)")
-            sub.add_argument("--shared", type=Path, default=shared, help="folder of the peers' scripts (../shared)")
+            one.add_argument("--rounds", type=int, default=5, help="how often each side is run (default: 5)")
+            one.add_argument("--shared", type=Path, default=shared, help="folder of the peers' scripts (../shared)")
         if name == "gpu":
-            sub.add_argument("--minutes", type=float, default=8.0, help="time for everything (default: 8)")
-            sub.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cuda, or with --small cpu")
+            one.add_argument("--minutes", type=float, default=8.0, help="time for everything (default: 8)")
+            one.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cuda, or with --small cpu")
         if name == "few":
             suite_folder = Path(os.environ.get("ENCODERLAB_SUITE", ROOT.parent / "shared" / "suite"))
-            sub.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS, help="rows per label (default: all four)")
-            sub.add_argument("--seeds", nargs="+", default=("0", "1", "2"), help="seeds (default: 0 1 2)")
-            sub.add_argument("--suite", type=Path, default=suite_folder, help="folder of the data (../shared/suite)")
-            sub.add_argument("--output", type=Path, default=Path("outputs/few"), help="folder of the runs")
+            one.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS, help="rows per label (default: all four)")
+            one.add_argument("--seeds", nargs="+", default=("0", "1", "2"), help="seeds (default: 0 1 2)")
+            one.add_argument("--suite", type=Path, default=suite_folder, help="folder of the data (../shared/suite)")
+            one.add_argument("--output", type=Path, default=Path("outputs/few"), help="folder of the runs")
             peers = f"what others use, with the folder of its model: {', '.join((*PEERS, MINILM))}"
-            sub.add_argument("--peers", nargs="*", default=(), metavar="NAME=FOLDER", help=peers)
-            sub.add_argument("--plot", type=Path, default=ROOT / "docs" / "images" / "few_rows.png", help="the curve")
+            one.add_argument("--peers", nargs="*", default=(), metavar="NAME=FOLDER", help=peers)
+            one.add_argument("--plot", type=Path, default=ROOT / "docs" / "images" / "few_rows.png", help="the curve")
         if name == "suite":
             choices = f"sets={','.join(SETS)} kinds={','.join(KINDS)} seeds=0,1,2"
             folders = "suite=FOLDER (of the data; default: $ENCODERLAB_SUITE) output=FOLDER (of the runs)"
             more = f"{choices} {folders}; names with a dot, such as training.precision=fp32, are added to every run"
-            sub.add_argument("words", nargs="*", metavar="NAME=VALUE", help=more)
+            one.add_argument("words", nargs="*", metavar="NAME=VALUE", help=more)
     return parser
 
 

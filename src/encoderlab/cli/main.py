@@ -79,12 +79,16 @@ def main() -> None:
     atexit.register(gc.freeze)  # the last collections would visit every object of the process: 0.5 s after training
     warnings.filterwarnings("ignore", module=r"sklearn(\.|$)")  # about fits and undefined scores: reports explain these
     logging.raiseExceptions = False  # or Hydra's --info would print a traceback for each line that `head` does not read
+
+    # Standard streams that are closed.
     if sys.stdin is None:  # closed, as with <&-: nothing to read, but files must not get its number
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     if sys.stdout is None:  # closed, as with >&-: files must not get its number, and what is printed goes nowhere
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     if sys.stderr is None:  # closed, as with 2>&-: files must not get its number, nor standard output its lines
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+
+    # The command, in all processes; what ends it is one line and an exit code.
     processes = SINGLE_PROCESS
     exit_code = 0
     try:

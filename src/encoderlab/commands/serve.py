@@ -60,7 +60,7 @@ HEADERS = [  # of every response: what a browser may do with it
     ("cache-control", "no-store"),
 ]
 
-N_EXAMPLES = 3
+N_EXAMPLES = 3  # rows that the page offers to click
 MOST_ROWS_READ = 1000
 LONGEST_EXAMPLE = 300  # characters of both texts together
 
@@ -79,11 +79,13 @@ class Trial:
 def serve(config: ServeConfig) -> None:
     """Serve requests until a signal arrives. Raises SettingError, DataError, and Interrupted at the end."""
     with _listening(config.host, config.port) as listening:
+        # The model, warmed up: otherwise the first request would wait for set-up.
         model = open_model(config, or_graph=True)
         check_certainty(config.min_probability, model)
         second = "a" if model.origin.paired else None
-        # Otherwise the first request would wait for set-up.
         model.predictions([model.example("a", second)])
+
+        # Who may ask, and what the page shows them: rows of the data only on this machine.
         host, port = listening.getsockname()[:2]
         print(f"http://{f'[{host}]' if ':' in host else host}:{port}/  (Ctrl-C stops it)", flush=True)
         hosts = [*LOOPBACK, host, config.host]
@@ -91,8 +93,9 @@ def serve(config: ServeConfig) -> None:
             print(f"host={config.host}: anyone who can reach this machine can use the model", file=sys.stderr)
             hosts = ["*"]
         trial = trial_of(model_folder(config.run).parent, model.name)
-        if hosts == ["*"]:  # rows of the data are for the eyes of this machine's user
+        if hosts == ["*"]:
             trial = Trial(trial.title)
+
         server = uvicorn.Config(
             web_service(model, config.min_probability or 0.0, hosts, trial),
             loop="asyncio",

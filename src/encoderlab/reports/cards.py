@@ -37,15 +37,11 @@ def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = 
     main_score = report["main_score"]
     is_encoder = "mlm_accuracy" in scored or "teacher" in report
     score = plain(wording.named_score(main_score, scored))
-
-    # What it predicts, how well, and which weights these are.
     lines = [] if is_encoder else [_predicts(labels)]
     lines += [f"Teacher: `{wording.shown(report['teacher'])}`"] if "teacher" in report else []
     value = wording.with_interval(scored, main_score)
     lines.append(f"{score} on {report['scored_split']} ({wording.counted(scored['n'], 'row')}): {value}")
     lines.append(f"Weights of {wording.checkpoint_words(report['checkpoint'])}")
-
-    # A table of the scores on each split, and the baselines' main scores.
     splits = list(report["splits"].values())
     first = splits[0]
     results = {}
@@ -58,7 +54,6 @@ def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = 
     for name, baseline in report["baselines"].items():
         if baseline.get(main_score) is not None:
             baselines.append(f"{BASELINE_NAMES.get(name, name)}: {score} {wording.score(baseline[main_score])}")
-
     card = render(
         "card.md",
         report=report,

@@ -275,6 +275,7 @@ def search(line: CommandLine, jobs: Jobs, n_trials: int) -> None:
     if line.command not in TRAINING_COMMANDS:
         commands = ", ".join(TRAINING_COMMANDS)
         raise SettingError(f"encoderlab {line.command} has nothing to search", allowed=f"one of {commands}")
+    # What is searched, and what was tried before: the journal in the sweep's folder remembers.
     space, fixed = search_space(line)
     study = _study(jobs)
 
@@ -282,6 +283,7 @@ def search(line: CommandLine, jobs: Jobs, n_trials: int) -> None:
         drawn = trial.user_attrs.get("drawn", [])
         _run(study, trial, replace(line, overrides=[*fixed, *drawn]), jobs)
 
+    # Unfinished trials come first, then new ones.
     for trial in [trial for trial in study.get_trials() if not trial.state.is_finished()]:
         run(trial)
     while len(study.get_trials(deepcopy=False)) < n_trials:

@@ -82,6 +82,8 @@ class Sharded(Whole):
         self.processes = processes
         self.device = device
         self.model = _shapes_of(model)
+
+        # Each layer is a unit, which is gathered when it is computed.
         mesh = init_device_mesh(device.type, (processes.size,))
         for layer in self.model.encoder.layers:
             fully_shard(layer, mesh=mesh)
@@ -91,6 +93,8 @@ class Sharded(Whole):
         fully_shard(self.model, mesh=mesh, reshard_after_forward=True)
         self.stepped: Any = self.model
         self.stepped.no_sync = partial(_no_sync, self.model)  # as DDP has it
+
+        # Memory for this process's shards, and the main process's weights in it.
         _allocate(self.model, device)
         self.load(model.state_dict())
 
@@ -272,6 +276,8 @@ def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds
         from torch._inductor import config
 
         config.split_reductions = False
+
+    # What is compiled is the method: the module and the names of its weights stay as they are.
     plain = encoder.encode
     compiled = torch.compile(plain, dynamic=True)
 
@@ -279,6 +285,8 @@ def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds
         return (compiled if encoder.training else plain)(*arguments, **named)
 
     encoder.encode = encode_in_training if device.type == "cpu" else compiled
+
+    # It is compiled when it is first called, here: without a working compiler the run goes on uncompiled.
     wrong = _what_is_wrong_with_the_compiler(encoder, compute)
     if wrong is not None:
         del encoder.encode  # removes the compiled one, leaving the class's own

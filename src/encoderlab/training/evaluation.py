@@ -123,6 +123,7 @@ def evaluate(
                 prediction = model(batch)
             return metrics.columns(prediction, batch) if len(batch.rows) else None
 
+    # Predict: what scoring needs of each batch is kept, and no more.
     was_training = model.training
     model.eval()
     try:
@@ -131,6 +132,8 @@ def evaluate(
         kept = [of_batch for _, of_batch in predicted if of_batch is not None]
     finally:
         model.train(was_training)
+
+    # Score, on the main process if there are several: there the batches are put into the order of a single one.
     if alone:
         return metrics.scores(kept)
     collected = processes.gather([tuple(column.cpu() for column in of_batch) for of_batch in kept])
