@@ -18,7 +18,7 @@ from encoderlab.reports.facts import conflicting_rows, labels_alike, shared_rows
 from encoderlab.runs.document_facts import guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.explain import word_importance
 from encoderlab.runs.fit import Result
-from encoderlab.runs.frozen import frozen_vectors
+from encoderlab.runs.frozen import SHORTEST_RUN, frozen_vectors
 from encoderlab.runs.model import Model, Provenance
 from encoderlab.runs.model_folder import save_model
 from encoderlab.runs.prepare import Training
@@ -28,8 +28,6 @@ from encoderlab.tasks.pretraining import PretrainingConfig
 from encoderlab.tasks.stream import sample_of
 from encoderlab.training.batches import EVALUATION_SEED
 from encoderlab.training.checkpoint import keep_only_weights
-
-SHORTEST_RUN = 100  # steps: a shorter run has no frozen encoder as a baseline
 
 
 def finish(run: Run, training: Training, model: Model, scores: Mapping[str, SplitScores], result: Result) -> None:
@@ -41,7 +39,7 @@ def finish(run: Run, training: Training, model: Model, scores: Mapping[str, Spli
         _finish_encoder(run, training, training.data, model, scores, result)
     else:
         _finish_task(run, training, training.data, model, cast("Mapping[str, PredictionScores]", scores), result)
-    if not model.config.training.keep_state:
+    if not model.config.training.keep_state and run.has_checkpoint:
         keep_only_weights(run.checkpoints_folder, {result.checkpoint["step"]})
 
 

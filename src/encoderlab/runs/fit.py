@@ -48,7 +48,7 @@ class Result:
     """How a fit ended: the step whose weights the model now has, why that one, how fast it went, and notes on it."""
 
     checkpoint: dict[str, Any]
-    throughput: dict[str, float]
+    throughput: Mapping[str, float | None]
     notes: list[str]
 
 

@@ -8,7 +8,7 @@ import math
 import re
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from encoderlab.errors import SettingError
 from encoderlab.settings import check_settings, setting
@@ -23,6 +23,8 @@ Precision = Enum("Precision", {"auto": "auto", "fp32": "fp32", "bf16": "bf16"}) 
 Compile = Enum("Compile", {"auto": "auto", "always": "always", "never": "never"})
 Sharding = Enum("Sharding", {"none": "none", "full": "full"})
 Keep = Enum("Keep", {"best": "best", "last": "last"})  # the checkpoint that becomes the run's model
+
+ALL_LAYERS = "all"  # a value of freeze_layers
 
 
 @dataclass
@@ -84,10 +86,12 @@ class TrainingConfig:
     layer_decay: float = setting(
         1.0, "Factor on the learning rate from each layer to the layer below, starting at the heads.", above=0, most=1
     )
-    freeze_layers: int | None = setting(
+    # A number or a name; OmegaConf has no such union.
+    freeze_layers: Any = setting(
         0,
-        "Number of lowest layers to freeze, together with the embeddings; 0: train everything; null: a quarter of them "
-        "for few rows (see min_validation_rows), otherwise 0.",
+        "Number of lowest layers to freeze, together with the embeddings; 0: train everything; all: train the head "
+        "alone, of classes by logistic regression; null: a quarter of them for few rows (see min_validation_rows), "
+        "otherwise 0.",
         least=0,
     )
     precision: Precision = setting(
@@ -132,6 +136,10 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         check_settings(self, self.group)
+        is_number = isinstance(self.freeze_layers, int) and not isinstance(self.freeze_layers, bool)
+        if not is_number and self.freeze_layers not in (None, ALL_LAYERS):
+            wrong = f"training.freeze_layers is {self.freeze_layers}"
+            raise SettingError(wrong, allowed=f"a number of layers, {ALL_LAYERS} or null")
         if self.budget is not None:
             seconds_of(self.budget)
         if self.budget is not None and self.steps is not None:
