@@ -117,7 +117,9 @@ class TrainingConfig:
         None, "Steps between checkpoints, in addition to those at evaluations; null: none.", least=1
     )
     patience: int | None = setting(
-        None, "Stop after this many evaluations without a better score; null: never.", least=1
+        None,
+        "Stop after this many evaluations without a better score, from when the loss has fallen; null: never.",
+        least=1,
     )
     keep: Keep = setting(
         Keep.best,
