@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ from encoderlab.runs.model_folder import save_model
 from encoderlab.runs.prepare import Training
 from encoderlab.runs.records import files_of, run_facts, summary_of
 from encoderlab.runs.run import Run
+from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.pretraining import PretrainingConfig
 from encoderlab.tasks.stream import sample_of
 from encoderlab.training.batches import EVALUATION_SEED
@@ -53,6 +55,9 @@ def _finish_task(
 ) -> None:
     """Save the model of a run on labelled rows, and write and show its report."""
     config = model.config
+    if not scores:  # of very few rows, none were held out
+        on_training = replace(model, processes=SINGLE_PROCESS).evaluate(training.rows["train"])
+        scores = {"train": cast("PredictionScores", on_training)}
     split = reports.scored_split(scores)
 
     # What a reader of the scores should know about the run and the rows.
@@ -86,7 +91,7 @@ def _finish_task(
 def _baselines(data: Data, split: str, model: Model) -> dict[str, Baseline]:
     """Return the baselines on a split; the linear ones of two classes get a threshold by the task's rule."""
     config = model.config
-    if not config.baselines:
+    if not config.baselines or split == "train":
         return {}
     steps = config.training.steps
     if steps is not None and steps < SHORTEST_RUN:

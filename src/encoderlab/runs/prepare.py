@@ -22,13 +22,13 @@ from encoderlab.runs.distillation import Teacher, check_distillation
 from encoderlab.runs.document_facts import pair_facts
 from encoderlab.runs.frozen import set_linear_head, wants_linear_head
 from encoderlab.runs.head_alone import HeadAlone, fit_head_alone, wants_head_alone
-from encoderlab.runs.load_data import load_data
+from encoderlab.runs.load_data import has_rows_to_score, load_data
 from encoderlab.runs.model import Model, build_network
 from encoderlab.runs.pretrained import load_into, load_start, shape_for, tokenizer_for
 from encoderlab.runs.records import announce, open_run
 from encoderlab.runs.resume import environment_of, resumed
 from encoderlab.runs.run import Run
-from encoderlab.runs.settle import Facts, settle
+from encoderlab.runs.settle import Facts, settle, too_few_to_hold_out
 from encoderlab.runs.tokens import Tokens
 from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.processes import Processes
@@ -107,7 +107,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
     # The main process reads and tokenises, and the others find its work in the cache.
     with processes.main_process_first():
         data = load_data(config, scored=scored)
-        names = data.scored_splits() if scored else [name for name in ("validation", "test") if name in data.by_name]
+        names = splits_to_score(config, data) if scored else [*data.by_name.keys() & {"validation", "test"}]
         if isinstance(data, Data):
             show_survey(data.description()["splits"])
         if teacher is not None:
@@ -133,6 +133,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
             survey=data.survey if isinstance(data, Data) else None,
             held_out="validation" in data.origin.get("taken_from_train", {}),
             has_validation=data.has_validation,
+            is_tested=bool(names) or not scored,
             paired=data.paired,
             start=shape_for(config.task, start),
             teacher_width=None if teacher is None else teacher.width,
@@ -168,6 +169,18 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
     micro_batches = MicroBatches.of(requested.training, config.training, processes)
     files = {} if teacher is None else teacher.fingerprints(config)
     return Training(command, requested, data, model, rows, micro_batches, notes, data_notes, files, head_alone)
+
+
+def splits_to_score(config: RunConfig, data: Data | Documents) -> list[str]:
+    """Return the splits that a report scores besides `train`, which is scored if it has very few rows and is alone.
+
+    Raises DataError if none has labels.
+    """
+    if isinstance(data, Data):
+        n_rows = len(data.split("train"))
+        if not has_rows_to_score(data) and too_few_to_hold_out(config.training, n_rows):
+            return []
+    return data.scored_splits()
 
 
 def reading_notes(model: Model, rows: Mapping[str, Rows]) -> list[str]:

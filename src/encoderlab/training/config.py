@@ -131,7 +131,8 @@ class TrainingConfig:
     min_validation_rows: int = setting(
         0,
         "With fewer validation rows than this, or than two per label, scores are mostly chance: keep the last "
-        "checkpoint, do not stop early, and hold no rows out of training if a test split is there; 0: never.",
+        "checkpoint, do not stop early, and hold no rows out of training if a test split is there, or if there are "
+        "fewer training rows than this; 0: never.",
         least=0,
     )
     log_every: int = setting(20, "Steps between lines in metrics.jsonl.", least=1)
