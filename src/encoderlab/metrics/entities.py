@@ -24,6 +24,7 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics.scores import (
     ClassScores,
     Metrics,
+    cross_entropy_of_frequencies,
     f1_sample_size,
     in_order,
     joined,
@@ -191,6 +192,9 @@ class TaggingScores(ClassScores):
         has_words = np.array([len(sentence) > 0 for sentence in self.labels], bool)
         columns = [self._columns(side)[has_words] for side in (self.predicted, *others)]
         return np.stack(columns, axis=1), np.ones(has_words.sum(), np.int64)
+
+    def loss_of_frequencies(self, weights: np.ndarray | None = None) -> float:
+        return cross_entropy_of_frequencies(np.concatenate(self.labels), len(self.label_names), weights)
 
     def _columns(self, predicted: Sequence[np.ndarray]) -> np.ndarray:
         """Return what each sentence adds: the columns of classes; right, true and predicted entities of each type."""

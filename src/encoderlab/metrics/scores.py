@@ -68,6 +68,12 @@ class SplitScores(ABC):
         """Return single classes' names and counts, [..., 3, classes], by the field that holds their scores."""
         return {}
 
+    def loss_of_frequencies(self, weights: np.ndarray | None = None) -> float | None:
+        """Return the loss of predicting for every row how frequent each label is, times its weight in training's loss
+        (None: all alike); None if it is not known.
+        """
+        return None
+
     def details(self) -> dict[str, Any]:
         """Return what report.json holds besides the scores."""
         return {}
@@ -179,6 +185,15 @@ class ClassScores(PredictionScores):
 
     def details(self) -> dict[str, Any]:
         return {"per_class": self.per_class, "confusion": self.confusion}
+
+
+def cross_entropy_of_frequencies(ids: np.ndarray, n_classes: int, weights: np.ndarray | None) -> float:
+    """Return the mean cross entropy, in nats, of class ids, [n], if their frequencies times `weights` are predicted."""
+    shares = np.bincount(ids, minlength=n_classes) / max(len(ids), 1)
+    predicted = shares if weights is None else shares * weights
+    occurs = shares > 0
+    predicted = predicted[occurs] / predicted.sum()
+    return float(-(shares[occurs] * np.log(predicted)).sum())
 
 
 class Metrics(ABC):

@@ -16,6 +16,7 @@ from encoderlab.metrics.scores import (
     ClassScores,
     PredictionScores,
     TextMetrics,
+    cross_entropy_of_frequencies,
     f1_sample_size,
     precision_recall_f1,
     refuse_non_finite,
@@ -63,6 +64,9 @@ class ClassificationScores(ClassScores):
         if self.positive is not None:
             sizes["f1"] = f1_sample_size(self.counts(totals)[:, self.positive])
         return sizes
+
+    def loss_of_frequencies(self, weights: np.ndarray | None = None) -> float:
+        return cross_entropy_of_frequencies(self.labels, len(self.label_names), weights)
 
     def details(self) -> dict[str, Any]:
         own = {"positive_label": self.positive_label, "threshold": self.threshold}
@@ -154,6 +158,16 @@ class LabelSetScores(ClassScores):
         labels = np.broadcast_to(self.labels[:, None], sides.shape)
         return self.columns((labels == sides).all(-1), labels & sides, labels, sides), np.ones(self.n, np.int64)
 
+    def loss_of_frequencies(self, weights: np.ndarray | None = None) -> float:
+        """Return the mean over the labels of the binary cross entropy of their frequencies; the presence of a label
+        weighs so much more than its absence.
+        """
+        by_label = []
+        for column, marks in enumerate(self.labels.T):
+            of_label = None if weights is None else np.array([1.0, weights[column]])
+            by_label.append(cross_entropy_of_frequencies(marks.astype(np.int64), 2, of_label))
+        return float(np.mean(by_label))
+
     def details(self) -> dict[str, Any]:
         return {"per_class": self.per_class}
 
@@ -234,6 +248,13 @@ class NumberScores(PredictionScores):
             of_ranks = _moments(ranks, rankdata(side))
             columns.append((*of_numbers, *of_ranks, abs(errors), errors**2))
         return np.array(columns).transpose(2, 0, 1), np.ones(self.n, np.int64)
+
+    def loss_of_frequencies(self, weights: np.ndarray | None = None) -> float | None:
+        """Return the loss of predicting the mean for every row."""
+        if not self.values.get("rmse"):
+            return None
+        scale = self.values["loss"] / self.values["rmse"] ** 2  # of training's numbers, whose deviation is 1
+        return float(self.labels.var() * scale)
 
     def scores_of(self, totals: np.ndarray) -> dict[str, np.ndarray]:
         return {

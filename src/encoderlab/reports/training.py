@@ -79,6 +79,7 @@ def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) ->
     """Yield caveats that a reader of the scores should know."""
     if scored == "train":
         yield "The model was trained on these rows, so the scores show what it remembers, not what it can do."
+        return
     if checkpoint.get("chosen_on") == scored:
         yield f"The checkpoint was chosen on {scored}, the split it is scored on, so its scores are slightly too good."
     if scores.n == 1:

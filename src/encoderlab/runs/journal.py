@@ -27,8 +27,9 @@ class Progress:
     """How far a run has come, as its checkpoints keep it.
 
     `step` is the last step taken, `of` how many, and `evaluated` the step of the last evaluation. The best evaluation
-    had `best_score` and `best_loss` at `best_step`; `without_better` counts those after the first one with this score.
-    The totals are of training only: `seconds`, `examples`, real `tokens`, and tokens with padding.
+    had `best_score` and `best_loss` at `best_step`; `without_better` counts those after the first one with this score,
+    from when something was learned (`has_learned`). The totals are of training only: `seconds`, `examples`, real
+    `tokens`, and tokens with padding.
     """
 
     step: int = 0
@@ -38,6 +39,7 @@ class Progress:
     best_loss: float = math.inf
     best_step: int = 0
     without_better: int = 0
+    has_learned: bool = False
     seconds: float = 0.0
     examples: int = 0
     tokens: int = 0
@@ -50,11 +52,13 @@ class Progress:
         self.tokens += step.totals.tokens
         self.padded_tokens += step.totals.padded_tokens
 
-    def offer(self, score: float, loss: float) -> None:
+    def offer(self, score: float, loss: float, *, learned: bool = True) -> None:
         """Record the evaluation after the last step. Ties in the score go to the lower loss, and ties in both to the
-        earlier one; a tie is no better score for patience.
+        earlier one; a tie is no better score for patience, which counts from the first evaluation that `learned`.
         """
-        self.without_better = 0 if score > self.best_score else self.without_better + 1
+        counts = self.has_learned and score <= self.best_score
+        self.without_better = self.without_better + 1 if counts else 0
+        self.has_learned = self.has_learned or learned
         if (score, -loss) > (self.best_score, -self.best_loss):
             self.best_score, self.best_loss, self.best_step = score, loss, self.step
 

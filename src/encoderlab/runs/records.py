@@ -155,7 +155,7 @@ def summary_of(
     command: str,
     model: Model,
     checkpoint: Mapping[str, Any],
-    throughput: Mapping[str, float],
+    throughput: Mapping[str, float | None],
     notes: list[str],
     *,
     init_from: str | None = None,

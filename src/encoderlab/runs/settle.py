@@ -67,6 +67,7 @@ class Facts:
     survey: Mapping[str, SplitSurvey] | None = None
     held_out: bool = False  # validation was taken from the training rows
     has_validation: bool = True
+    is_tested: bool = True  # on rows that it is not trained on, unless nobody asks for scores
     paired: bool = False
     start: ModelConfig | None = None
     teacher_width: int | None = None
@@ -174,6 +175,8 @@ def _few_rows_notes(
         frozen = f"the embeddings and {layers} stay as pretrained (training.freeze_layers)"
     if has_few_rows(training, task, n_before_holding_out(facts), len(facts.labels)):
         kept = "none are held out for validation, and the last weights are kept (training.min_validation_rows)"
+        if not facts.is_tested:
+            kept += "; there is nothing to test on, so add folds=5, which tests on every row"
         what_is_done = [sentence for sentence in ("" if facts.has_validation else kept, frozen) if sentence]
         if what_is_done:
             return [f"{facts.n_rows['train']:,} training rows are few: {'; '.join(what_is_done)}"]
@@ -192,6 +195,15 @@ def has_few_rows(training: TrainingConfig, task: TaskConfig, n_rows: int, n_labe
     """Return whether a tenth of the training rows, before any are held out, is too few to choose a checkpoint by."""
     labels = n_labels if task.one_class_per_text else 0
     return not can_choose_by(training, round(VALIDATION_FRACTION * n_rows), labels)
+
+
+def too_few_to_hold_out(training: TrainingConfig, n_rows: int) -> bool:
+    """Return whether the rows of a dataset without other splits are so few that a tenth would say nothing: all of them
+    are trained on, and scored.
+
+    Of 12 rows it was one row, of a label with two.
+    """
+    return n_rows < training.min_validation_rows
 
 
 def few_rare_rows(training: TrainingConfig, facts: Facts) -> int:

@@ -8,7 +8,7 @@ import math
 import re
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from encoderlab.errors import SettingError
 from encoderlab.settings import check_settings, setting
@@ -23,6 +23,8 @@ Precision = Enum("Precision", {"auto": "auto", "fp32": "fp32", "bf16": "bf16"}) 
 Compile = Enum("Compile", {"auto": "auto", "always": "always", "never": "never"})
 Sharding = Enum("Sharding", {"none": "none", "full": "full"})
 Keep = Enum("Keep", {"best": "best", "last": "last"})  # the checkpoint that becomes the run's model
+
+ALL_LAYERS = "all"  # a value of freeze_layers
 
 
 @dataclass
@@ -89,10 +91,12 @@ class TrainingConfig:
         above=0,
         maximum=1,
     )
-    freeze_layers: int | None = setting(
+    # A number or a name; OmegaConf has no such union.
+    freeze_layers: Any = setting(
         0,
-        "Number of lowest layers to freeze, together with the embeddings; 0: train everything; null: a quarter of them "
-        "for few rows (see min_validation_rows), otherwise 0.",
+        "Number of lowest layers to freeze, together with the embeddings; 0: train everything; all: train the head "
+        "alone, of classes by logistic regression; null: a quarter of them for few rows (see min_validation_rows), "
+        "otherwise 0.",
         minimum=0,
     )
     precision: Precision = setting(
@@ -120,7 +124,9 @@ class TrainingConfig:
         None, "Steps between checkpoints, in addition to those at evaluations; null: none.", minimum=1
     )
     patience: int | None = setting(
-        None, "Stop after this many evaluations without a better score; null: never.", minimum=1
+        None,
+        "Stop after this many evaluations without a better score, from when the loss has fallen; null: never.",
+        minimum=1,
     )
     keep: Keep = setting(
         Keep.best,
@@ -132,13 +138,18 @@ class TrainingConfig:
     min_validation_rows: int = setting(
         0,
         "With fewer validation rows than this, or than two per label, scores are mostly chance: keep the last "
-        "checkpoint, do not stop early, and hold no rows out of training if a test split is there; 0: never.",
+        "checkpoint, do not stop early, and hold no rows out of training if a test split is there, or if there are "
+        "fewer training rows than this; 0: never.",
         minimum=0,
     )
     log_every: int = setting(20, "Steps between lines in metrics.jsonl.", minimum=1)
 
     def __post_init__(self) -> None:
         check_settings(self, self.group)
+        is_number = isinstance(self.freeze_layers, int) and not isinstance(self.freeze_layers, bool)
+        if not is_number and self.freeze_layers not in (None, ALL_LAYERS):
+            wrong = f"training.freeze_layers is {self.freeze_layers}"
+            raise SettingError(wrong, allowed=f"a number of layers, {ALL_LAYERS} or null")
         if self.budget is not None:
             seconds_of(self.budget)
         if self.budget is not None and self.steps is not None:

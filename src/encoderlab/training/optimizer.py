@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from encoderlab.errors import SettingError
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.training.config import Schedule, TrainingConfig
+from encoderlab.training.config import ALL_LAYERS, Schedule, TrainingConfig
 
 BETA1 = 0.9  # AdamW's decay of the running mean of gradients
 
@@ -69,10 +69,11 @@ def freeze(model: EncoderWithHeads, config: TrainingConfig) -> None:
     if not config.freeze_layers:
         return
     embeddings, *layers, _ = model.parameters_by_depth()
-    if config.freeze_layers > len(layers):
-        wrong = f"training.freeze_layers is {config.freeze_layers}, but the encoder has {len(layers)} layers"
-        raise SettingError(wrong, remedy=f"Set training.freeze_layers={len(layers)} to train only the heads")
-    for parameter in chain(embeddings, *layers[: config.freeze_layers]):
+    frozen = len(layers) if config.freeze_layers == ALL_LAYERS else config.freeze_layers
+    if frozen > len(layers):
+        wrong = f"training.freeze_layers is {frozen}, but the encoder has {len(layers)} layers"
+        raise SettingError(wrong, remedy=f"Set training.freeze_layers={ALL_LAYERS} to train only the heads")
+    for parameter in chain(embeddings, *layers[:frozen]):
         parameter.requires_grad_(False)
 
 
