@@ -52,8 +52,9 @@ class FilesDataset(ColumnDataset, StreamSettings):
         "auto", "auto (UTF-8, UTF-16 by its byte-order mark, else Windows-1252), or a name such as latin-1."
     )
     on_missing: OnMissing = setting(
-        OnMissing.error,
-        "A row without a label: error (refuse the file), or drop (also rows without text; they are listed).",
+        OnMissing.leave,
+        "A training row without a label: leave (train on the others, and say how many it left), error (refuse the "
+        "file), or drop (also rows without text; they are listed).",
     )
     sheet: str | None = setting(None, "The sheet of an Excel file; null: the only one with the columns.")
 
@@ -88,6 +89,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Data:
         """Read the files; nothing outlasts the process in `cache_dir`, because reading a copy would take as long."""
         from encoderlab.data.columns import MissingColumnError
+        from encoderlab.data.labels import labelled_rows
 
         files = self._files(of_labels=True)
         try:
@@ -100,7 +102,17 @@ class FilesDataset(ColumnDataset, StreamSettings):
             rows = dataset._rows_of(files, dataset.columns(target), cache_dir)
         if self.text == "text" and self.text_pair is None:
             _name_texts_not_read(rows["train"], dataset.text, files["train"][0])
-        return replace(dataset.build_splits(rows, _origin(files), target=target), decided=decided)
+        origin = _origin(files)
+        if dataset._leaves_unlabelled(target):
+            n_rows = len(rows["train"].table)
+            rows["train"] = labelled_rows(rows["train"], str(dataset.label))
+            n_left = n_rows - len(rows["train"].table)
+            origin |= {"rows_without_label": n_left} if n_left else {}
+        return replace(dataset.build_splits(rows, origin, target=target), decided=decided)
+
+    def _leaves_unlabelled(self, target: TargetKind) -> bool:
+        """Return whether training rows without a label are left out; of a set of labels, none may apply."""
+        return self.on_missing is OnMissing.leave and self.label is not None and target in ("label", "number")
 
     def _decided_sheet(self, files: dict[str, list[Path]], columns: Columns) -> dict[str, str]:
         """Return the sheet to read, and say so, if a workbook has several and one that all files share has the columns.
@@ -215,7 +227,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
         by_name = {}
         for name, paths in files.items():
             parts = [read_table(path, format_of(path, self.format), columns, self.dialect, cache_dir) for path in paths]
-            if columns.label is not None and columns.target == "label":
+            may_lack = name == "train" and self._leaves_unlabelled(columns.target)
+            if columns.label is not None and columns.target == "label" and not may_lack:
                 for part in parts:
                     refuse_missing_labels(part, columns.label)
             by_name[name] = concatenated(parts)

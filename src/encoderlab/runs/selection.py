@@ -18,7 +18,7 @@ import numpy as np
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
 
-UNSURE_PER_CHOSEN = 10  # rows with the smallest margins among which those to label are spread
+UNSURE_PER_CHOSEN = 5  # rows with the smallest margins among which those to label are spread
 CLUSTERED_ROWS = 20_000  # on which centres are fitted; more move them little
 ITERATIONS = 20  # of k-means
 STRENGTH = 10.0  # C of the logistic regression, for vectors of length 1
