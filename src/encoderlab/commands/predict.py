@@ -14,7 +14,7 @@ from encoderlab.config.commands import PredictConfig, PredictionFormat, Probabil
 from encoderlab.data.examples import Example, Split, texts_of
 from encoderlab.data.files import first_cells
 from encoderlab.data.formats import format_of
-from encoderlab.errors import DataError, SettingError, one_line, printable
+from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.reports import wording
 from encoderlab.reports.predictions import carried_names, cell
@@ -27,6 +27,7 @@ from encoderlab.runs.row_files import (
     check_output,
     format_to_write,
     output_file,
+    printable_row,
     types_of,
     without_formulas,
 )
@@ -69,7 +70,7 @@ def predict(config: PredictConfig) -> None:
         if in_lines:
             show_rows(rows, _text_columns(config, model)[0] if config.input else "text")
         else:
-            rows = map(_printable, rows) if on_terminal else rows
+            rows = map(printable_row, rows) if on_terminal else rows
             if form is not PredictionFormat.jsonl:
                 rows = map(_flat, rows)
             if config.escape_formulas and form is PredictionFormat.csv:
@@ -154,15 +155,6 @@ def _unseen_lengths(model: Model, rows: ExampleRows) -> int:
     if longest_row is None:
         return 0
     return int((rows.lengths > MUCH_LONGER * longest_row).sum())
-
-
-def _printable(value: Any) -> Any:
-    """Return a row or a value of it for a terminal, which would obey the control characters in a text."""
-    if isinstance(value, dict):
-        return {printable(name): _printable(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_printable(one) for one in value]
-    return printable(value) if isinstance(value, str) else value
 
 
 def _flat(row: Row) -> Row:

@@ -23,7 +23,14 @@ from encoderlab.runs.labels_so_far import FEW_RANDOM, accuracy_so_far, unlike_ne
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import open_model
 from encoderlab.runs.pool import SELECTED, Pool, read_pool, rows_to_write, types_to_write, vectors_of
-from encoderlab.runs.row_files import WRITERS, check_output, format_to_write, output_file, without_formulas
+from encoderlab.runs.row_files import (
+    WRITERS,
+    check_output,
+    format_to_write,
+    output_file,
+    printable_row,
+    without_formulas,
+)
 from encoderlab.runs.selection import Chosen, Probabilities, Reason, choose_rows, classifier_of
 
 SHOWN_LABELS = 10
@@ -55,6 +62,8 @@ def select(config: SelectConfig) -> None:
     )
 
     rows = rows_to_write(pool, chosen, all_rows=config.rows is RowsWritten.all)
+    if config.output is None and sys.stdout.isatty():
+        rows = map(printable_row, rows)
     if config.escape_formulas and form is PredictionFormat.csv:
         rows = map(without_formulas, rows)
     with output_file(config.output) as file:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 from encoderlab.config.commands import OutputConfig, PredictionFormat
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import DataError, SettingError, printable
 from encoderlab.reports.predictions import cell, in_json, quoting_writer
 from encoderlab.system.files import atomic_write
 
@@ -57,6 +57,15 @@ def types_of(carried: Any) -> Types:
     """Return the types of an input's columns of single values (None: there are none)."""
     schema = [] if carried is None else carried.features.arrow_schema
     return {column.name: column.type for column in schema if not column.type.num_fields}
+
+
+def printable_row(value: Any) -> Any:
+    """Return a row or a value of it for a terminal, which would obey the control characters in a text."""
+    if isinstance(value, dict):
+        return {printable(name): printable_row(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [printable_row(one) for one in value]
+    return printable(value) if isinstance(value, str) else value
 
 
 def without_formulas(row: Row) -> Row:

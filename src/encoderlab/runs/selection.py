@@ -52,6 +52,7 @@ def choose_rows(
     random_share: float,
     seed: int,
     probabilities: Probabilities | None = None,
+    unsure_per_chosen: int = UNSURE_PER_CHOSEN,
 ) -> Chosen:
     """Return `n` of the `candidates`, which are indices of rows without a label: all of them if they are not more.
 
@@ -67,7 +68,7 @@ def choose_rows(
     reason = Reason.typical
     if probabilities is not None:
         reason = Reason.unsure
-        most = UNSURE_PER_CHOSEN * n_others
+        most = unsure_per_chosen * n_others
         others = _least_sure(others, most, probabilities)
     spread = _spread(vectors, others, n_others, generator)
 
