@@ -163,8 +163,8 @@ def _areas(curves: Mapping[str, Mapping[str, Curve]]) -> list[str]:
 
 
 def _rounds(curves: Mapping[str, Mapping[str, Curve]]) -> list[str]:
-    """Return a table of accuracy after some rounds, at random and by select, and of the rounds that select needs for the
-    accuracy of all rounds at random.
+    """Return a table of accuracy after some rounds, at random and by select, and of the rounds that are as good as all
+    rounds at random.
     """
     lines = []
     for name, of_set in curves.items():

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from encoderlab.config.commands import SelectConfig
-from encoderlab.data.examples import Example, Split, TextExample, text_of
+from encoderlab.data.examples import Example, Split, text_of
 from encoderlab.data.files import first_cells, read_unlabelled
 from encoderlab.data.formats import Format, format_of, paths_of
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.predictions import carried_names
 from encoderlab.runs import inputs
-from encoderlab.runs.frozen import vectors_of_texts
 from encoderlab.runs.model import Model, is_blank
 from encoderlab.runs.row_files import Row, Types, types_of
 from encoderlab.runs.selection import UNLABELLED, Chosen, Reason
@@ -212,24 +210,6 @@ def _taken_over(
         words = f"{n_unknown:,} labelled texts of {other.path} are not in {path}, and are left out"
         print(f"encoderlab: {words}", file=sys.stderr)
     return added
-
-
-def vectors_of(model: Model, split: Split, cache: Path) -> np.ndarray:
-    """Return a vector of length 1 for each text (or pair), [rows, features], in a mapped file without a name.
-
-    The file ends with the process, and memory does not grow with the rows.
-    """
-    cache.mkdir(parents=True, exist_ok=True)
-    vectors = np.empty((0, 0), np.float32)
-    n_done = 0
-    with tempfile.TemporaryFile(dir=cache) as file:
-        for some in inputs.in_chunks(split.of_texts(), len(split), "embedding"):
-            of_some = vectors_of_texts(model, cast("list[TextExample]", some))
-            if not n_done:
-                vectors = np.memmap(file, np.float32, "w+", shape=(len(split), of_some.shape[1]))
-            vectors[n_done : n_done + len(some)] = of_some
-            n_done += len(some)
-    return vectors
 
 
 def rows_to_write(pool: Pool, chosen: Chosen, *, all_rows: bool) -> Iterator[Row]:
