@@ -52,6 +52,8 @@ def select(config: SelectConfig) -> None:
     if unknown > MOST_UNKNOWN:
         wrong = f"{config.run} does not know {unknown:.0%} of the tokens in {config.input}"
         raise DataError(wrong, remedy="Set run=... to an encoder for texts of this kind")
+    if model.config.task.one_class_per_text:
+        model.check_paired(pool.split.paired)
     vectors = vectors_of(model, pool.split, config.cache)
     _say_what_is_known(config, model, pool, vectors)
 
@@ -137,7 +139,7 @@ def _say_accuracy(vectors: np.ndarray, ids: np.ndarray, drawn_at_random: np.ndar
     how = f"by cross-validation of a linear model on {counted(accuracy.n, 'row')}"
     if accuracy.unbiased:
         how += " that were drawn at random"
-    _say(f"{figure}, {how}. With half of the labels it is {score(accuracy.of_half)}")
+    _say(f"{figure}, {how}; with half as many labels {score(accuracy.of_half)}")
     if not accuracy.unbiased:
         _say(f"fewer than {FEW_RANDOM} of these rows were drawn at random, so expect another accuracy on new texts")
 

@@ -16,7 +16,7 @@ from encoderlab.data.examples import Example, Split, text_of
 from encoderlab.data.files import first_cells, read_unlabelled
 from encoderlab.data.formats import Format, format_of, paths_of
 from encoderlab.errors import DataError, SettingError
-from encoderlab.reports.predictions import carried_names
+from encoderlab.reports.predictions import carried_names, cell
 from encoderlab.runs import inputs
 from encoderlab.runs.model import Model, is_blank
 from encoderlab.runs.row_files import Row, Types, types_of
@@ -174,24 +174,27 @@ def _column(split: Split, name: str) -> Iterator[str]:
 
 
 def _as_label(value: Any) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return str(value).strip()
+    """Return a cell as training reads it: "" for none, a whole number without a point."""
+    if isinstance(value, float):
+        if math.isnan(value):
+            return ""
+        value = int(value) if value.is_integer() else value
+    return str(cell(value)).strip()
 
 
-def _key(example: Example) -> str:
-    """Return what equal texts share, spaces and case aside."""
-    return " ".join(text_of(example).split()).casefold()
+def _key(example: Example) -> int:
+    """Return a number that equal texts share, spaces and case aside."""
+    return hash(" ".join(text_of(example).split()).casefold())
 
 
 def _taken_over(
-    other: LabelledFile, path: Path, keys: Sequence[str], labels: list[str], marks: list[str]
+    other: LabelledFile, path: Path, keys: Sequence[int], labels: list[str], marks: list[str]
 ) -> dict[int, str]:
     """Put the labels of another file's rows into `labels`, where a row of the same text has none; return them by row.
 
     Labels of texts that the pool does not have are counted on standard error.
     """
-    row_of: dict[str, int] = {}
+    row_of: dict[int, int] = {}
     for row, key in enumerate(keys):
         row_of.setdefault(key, row)
     added = {}
