@@ -13,7 +13,7 @@ from benchmarks.few_peer import PEERS
 from benchmarks.few_rows import FEW_SETS, MINILM, ROWS, few_rows
 from benchmarks.jobs import JOBS
 from benchmarks.processes import ROOT, checked, cores
-from benchmarks.selecting import SELECT_SETS, selecting
+from benchmarks.selecting import ROUNDS, SELECT_SETS, selecting, selecting_and_finetuning
 from benchmarks.suite import KINDS, SETS, suite
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError
 
@@ -82,9 +82,13 @@ def run_few(options: argparse.Namespace) -> None:
 
 
 def run_select(options: argparse.Namespace) -> None:
-    """Compare ways to choose which texts to label. Raises SettingError."""
+    """Compare ways to choose which texts to label. Raises SettingError, TrainingError."""
     sets = checked("set", options.names, SELECT_SETS)
-    selecting(options.suite, options.output, sets, options.draws, options.split)
+    common = (options.suite, options.output, sets, options.draws, options.split)
+    if options.finetune is None:
+        selecting(*common)
+    else:
+        selecting_and_finetuning(*common, options.finetune)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -125,6 +129,7 @@ def _parser() -> argparse.ArgumentParser:
             one.add_argument("--output", type=Path, default=Path("outputs/select"), help="folder of the vectors")
             one.add_argument("--draws", type=int, default=5, help="how often (default: 5)")
             one.add_argument("--split", choices=("validation", "test"), default="test", help="scored (default: test)")
+            one.add_argument("--finetune", type=int, choices=range(1, ROUNDS + 1), help="finetune after so many rounds")
         if name == "suite":
             choices = f"sets={','.join(SETS)} kinds={','.join(KINDS)} seeds=0,1,2"
             folders = "suite=FOLDER (of the data; default: $ENCODERLAB_SUITE) output=FOLDER (of the runs)"

@@ -2,19 +2,21 @@
 
 `python -m benchmarks select` labels texts of each set round after round, as `encoderlab select` does with the labels of
 earlier rounds, and scores logistic regression on the vectors of mini-en after each. The rules were chosen on validation
-(`--split validation`); what is reported is test.
+(`--split validation`); what is reported is test. `--finetune 5` finetunes on the labels of five rounds instead.
 """
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.processes import grid, provenance
+from benchmarks.processes import finished, grid, provenance, python
 from encoderlab.runs.selection import UNLABELLED, UNSURE_PER_CHOSEN, choose_rows, classifier_of
 
 SELECT_SETS = (
@@ -60,6 +62,20 @@ class Curve:
     f1_macro: np.ndarray
 
 
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The texts of a split, their vectors, and their labels."""
+
+    texts: np.ndarray
+    vectors: Vectors
+    labels: np.ndarray
+
+    def drawn(self, draw: int) -> Texts:
+        """Return at most MOST_ROWS of the texts, other ones in each draw."""
+        rows = np.sort(np.random.default_rng(draw).permutation(len(self.labels))[:MOST_ROWS])
+        return Texts(self.texts[rows], self.vectors[rows], self.labels[rows])
+
+
 def selecting(suite: Path, output: Path, sets: Sequence[str], draws: int, split: str) -> None:
     """Measure each way to choose on each set, and print the tables."""
     curves: dict[str, dict[str, Curve]] = {}
@@ -77,8 +93,54 @@ def selecting(suite: Path, output: Path, sets: Sequence[str], draws: int, split:
     print(f"\n{draws} draws, scored on {split}. {provenance()}.")
 
 
-def _read(suite: Path, output: Path, name: str, split: str) -> tuple[Vectors, np.ndarray]:
-    """Return the vectors of a split's texts, which are kept in `output`, and its labels."""
+def selecting_and_finetuning(
+    suite: Path, output: Path, sets: Sequence[str], draws: int, split: str, after: int
+) -> None:
+    """Finetune mini-en, by the default command, on the labels `after` so many rounds, and print a table.
+
+    Runs that are finished are kept. Raises TrainingError for a run that fails.
+    """
+    lines = []
+    for name in sets:
+        train = _read(suite, output, name, "train")
+        scores: dict[str, np.ndarray] = {}
+        for way in (RANDOM, SELECT):
+            of_draws = []
+            for draw in range(draws):
+                folder = output / "runs" / name / f"{way.replace(' ', '_')}-{after}-{draw}"
+                labels = next(islice(_labelled(WAYS[way], train.drawn(draw), seed=draw * ROUNDS), after - 1, None))
+                of_draws.append(_finetuned(train.drawn(draw), labels, suite / name / f"{split}.csv", folder))
+            scores[way] = np.array(of_draws)
+            print(f"  {name}, {way}: {scores[way].mean():.3f}", file=sys.stderr)
+        ahead = 100 * (scores[SELECT] - scores[RANDOM])
+        error = ahead.std(ddof=1) / draws**0.5 if draws > 1 else 0.0
+        means = [f"{scores[way].mean():.3f}" for way in (RANDOM, SELECT)]
+        lines.append([name, *means, f"{ahead.mean():+.1f}", f"{error:.1f}"])
+    print("\n".join(grid(["set", RANDOM, SELECT, "ahead", "±"], lines)))
+    print(f"\nFinetuned after {after} rounds; {draws} draws, scored on {split}. {provenance()}.")
+
+
+def _finetuned(pool: Texts, labels: np.ndarray, scored: Path, folder: Path) -> float:
+    """Return the accuracy on the file `scored` of the run in `folder`, which is done if it is not there, on the texts
+    with a label so far.
+    """
+    import pandas as pd
+
+    report = folder / "report.json"
+    if not report.exists():
+        known = labels != UNLABELLED
+        table = pd.DataFrame({"text": pool.texts[known], "label": pool.labels[known]})
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        train = folder.with_suffix(".csv").absolute()
+        table.to_csv(train, index=False)
+        files = (f"dataset.train={train}", f"dataset.test={scored.absolute()}", f"run_dir={folder.absolute()}")
+        words = ("task=classification", "dataset=files", *files, "baselines=false", "resume=auto")
+        finished(python("-m", "encoderlab", "finetune", *words))
+    return float(json.loads(report.read_text(encoding="utf-8"))["splits"]["test"]["accuracy"])
+
+
+def _read(suite: Path, output: Path, name: str, split: str) -> Texts:
+    """Return a split's texts, with vectors that are kept in `output`."""
     import pandas as pd
 
     import encoderlab
@@ -88,27 +150,33 @@ def _read(suite: Path, output: Path, name: str, split: str) -> tuple[Vectors, np
     if not path.exists():
         output.mkdir(parents=True, exist_ok=True)
         np.save(path, encoderlab.load("mini-en").embed(rows["text"].tolist(), normalize=True))
-    return np.load(path), rows["label"].to_numpy(str)
+    return Texts(rows["text"].to_numpy(object), np.load(path), rows["label"].to_numpy(str))
 
 
-def _curve(way: Way, train: tuple[Vectors, np.ndarray], scored: tuple[Vectors, np.ndarray], draws: int) -> Curve:
-    """Return the scores of one way to choose; a draw has other texts, if there are many, and another seed."""
+def _curve(way: Way, train: Texts, scored: Texts, draws: int) -> Curve:
+    """Return the scores of one way to choose, after each round."""
     from sklearn.metrics import accuracy_score, f1_score
 
     accuracy = np.zeros((draws, ROUNDS))
     f1_macro = np.zeros((draws, ROUNDS))
     for draw in range(draws):
-        drawn = np.random.default_rng(draw).permutation(len(train[0]))[:MOST_ROWS]
-        vectors = train[0][np.sort(drawn)]
-        names, truth = np.unique(train[1][np.sort(drawn)], return_inverse=True)
-        labels = np.full(len(truth), UNLABELLED)
-        for number in range(ROUNDS):
-            chosen = _next(way, vectors, labels, max(ROWS_A_ROUND, len(names)), seed=draw * ROUNDS + number)
-            labels[chosen] = truth[chosen]
-            predicted = names[_predicted(vectors, labels, scored[0])]
-            accuracy[draw, number] = accuracy_score(scored[1], predicted)
-            f1_macro[draw, number] = f1_score(scored[1], predicted, average="macro")
+        pool = train.drawn(draw)
+        names = np.unique(pool.labels)
+        for number, labels in enumerate(_labelled(way, pool, seed=draw * ROUNDS)):
+            predicted = names[_predicted(pool.vectors, labels, scored.vectors)]
+            accuracy[draw, number] = accuracy_score(scored.labels, predicted)
+            f1_macro[draw, number] = f1_score(scored.labels, predicted, average="macro")
     return Curve(accuracy, f1_macro)
+
+
+def _labelled(way: Way, pool: Texts, seed: int) -> Iterator[np.ndarray]:
+    """Yield the class of each row after each round, UNLABELLED for rows without a label so far."""
+    names, truth = np.unique(pool.labels, return_inverse=True)
+    labels = np.full(len(truth), UNLABELLED)
+    for number in range(ROUNDS):
+        chosen = _next(way, pool.vectors, labels, max(ROWS_A_ROUND, len(names)), seed + number)
+        labels[chosen] = truth[chosen]
+        yield labels
 
 
 def _next(way: Way, vectors: Vectors, labels: np.ndarray, n: int, seed: int) -> np.ndarray:
