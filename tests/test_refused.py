@@ -170,6 +170,7 @@ USING = [
     ("select texts.txt run={reverse}", SETTING, "run=/"),
     ("select texts.txt run={pairs}", DATA, "texts.txt"),
     ("select texts.txt label_column=text", SETTING, "label_column"),
+    ("select texts.txt label_column=selected", SETTING, "label_column"),
     ("select texts.txt labelled=texts.txt", DATA, "'label'"),
     ("select texts.txt labelled=missing.csv", DATA, "missing.csv"),
     ("select reviews.csv", DATA, "'stars'"),

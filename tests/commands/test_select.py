@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shlex
 
 import openpyxl
 import pandas as pd
@@ -164,3 +165,17 @@ def test_a_run_chooses_what_it_is_unsure_of(command, brackets_run, tmp_path, cap
     assert {row["selected"] for row in chosen} == {"unsure"}
     (left,) = {*texts} - {row["text"] for row in chosen}
     assert margins[left] > min(margins.values())
+
+
+def test_the_lines_of_the_next_round_run(command, texts, capsys):
+    line = ["select", "texts.csv", "n=8", "output=one.csv"]
+    for name in ("one.csv", "next-1.csv"):
+        command(*line)
+        labelled_by_hand(texts.with_name(name))
+        _, _, following = capsys.readouterr().err.partition(" then encoderlab ")
+        more, _, train = following.strip().partition(", or encoderlab ")
+        line = shlex.split(more)
+    *_, last = line
+    assert last == "output=next-2.csv"
+    command(*shlex.split(train), "training.steps=1", "baselines=false", "run_dir=run")
+    assert json.loads((texts.with_name("run") / "report.json").read_text())["splits"]["validation"]["n"] == 2

@@ -36,6 +36,7 @@ from encoderlab.runs.vector_store import vectors_of
 
 SHOWN_LABELS = 10
 SHOWN_LINES = 5
+ONLY_HERE = ("input", "output", "overwrite", "labelled")  # settings that the next round has others of
 
 
 def select(config: SelectConfig) -> None:
@@ -57,9 +58,10 @@ def select(config: SelectConfig) -> None:
     vectors = vectors_of(model, pool.split, config.cache)
     _say_what_is_known(config, model, pool, vectors)
 
-    # Without labels, or with those of one class only, texts are chosen because they are typical.
-    share = config.random_share if len(pool.labelled) else 0.0
+    # Without a classifier, texts are chosen because they are typical; in the first round, all of them.
     probabilities = _probabilities(model, pool, vectors)
+    is_first_round = probabilities is None and not len(pool.labelled)
+    share = 0.0 if is_first_round else config.random_share
     chosen = choose_rows(
         vectors, pool.candidates, config.n, random_share=share, seed=config.seed, probabilities=probabilities
     )
@@ -157,31 +159,40 @@ def _say_what_is_chosen(config: SelectConfig, pool: Pool, chosen: Chosen) -> Non
     left = "; no other is left" if n == len(pool.candidates) else ""
     repeated = f"; {pool.n_repeated:,} with the text of another row are left out" if pool.n_repeated else ""
     _say(f"chose {counted(n, 'text')} of {len(pool.candidates):,} (column {SELECTED!r}): {parts}{left}{repeated}")
-    if config.output is None:
-        return
-    _say(f"wrote {config.output}. Next: fill in {pool.file.label_column!r}, then {_next_commands(config)}")
+    if config.output is not None:
+        more, train = _next_commands(config, pool)
+        fill = f"Next: fill in {pool.file.label_column!r}, then {shlex.join(more)}, or {shlex.join(train)}"
+        _say(f"wrote {config.output}. {fill}")
 
 
-def _next_commands(config: SelectConfig) -> str:
-    """Return the command lines that choose more texts, and that train on the labels."""
+def _next_commands(config: SelectConfig, pool: Pool) -> tuple[list[str], list[str]]:
+    """Return the command line that chooses more texts, with the settings of this one, and the one that trains on all
+    labels.
+    """
     assert config.input is not None and config.output is not None
-    again = f"output={_free_name(Path(config.output))}"
+    typed = [f"n={config.n}"] if config.overrides is None else config.overrides
+    kept = [setting for setting in typed if setting.partition("=")[0] not in ONLY_HERE]
+    kept.append(f"output={_free_name(Path(config.output))}")
     if config.rows is RowsWritten.all:
-        more = ["select", config.output, f"n={config.n}", "rows=all", again]
-        return f"{_line(more)}, or {_line(['finetune', config.output])}"
-    earlier = [] if config.labelled is None else config.labelled
-    files = [*([earlier] if isinstance(earlier, str) else earlier), config.output]
-    labelled = files[0] if len(files) == 1 else f"[{','.join(files)}]"
-    more = ["select", config.input, f"labelled={labelled}", f"n={config.n}", again]
-    train = ["finetune", labelled] if len(files) == 1 else ["finetune", "dataset=files", f"dataset.path={labelled}"]
-    return f"{_line(more)}, or {_line(train)}"
+        more = [config.output, *kept]
+        with_labels = [config.output]
+    else:
+        earlier = [] if config.labelled is None else config.labelled
+        rounds = [*([earlier] if isinstance(earlier, str) else earlier), config.output]
+        more = [config.input, f"labelled={_as_setting(rounds)}", *kept]
+        with_labels = [config.input, *rounds] if any(pool.file.labels) else rounds
+    train = with_labels if len(with_labels) == 1 else ["dataset=files", f"dataset.path={_as_setting(with_labels)}"]
+    columns = {"text": config.text_column, "text_pair": config.text_pair_column, "label": pool.file.label_column}
+    named = [f"dataset.{name}={column}" for name, column in columns.items() if column not in (None, name)]
+    return ["encoderlab", "select", *more], ["encoderlab", "finetune", *train, *named]
+
+
+def _as_setting(files: Sequence[str]) -> str:
+    """Return one file, or several, as the value of a setting."""
+    return files[0] if len(files) == 1 else f"[{','.join(files)}]"
 
 
 def _free_name(output: Path) -> Path:
     """Return the name of a file beside `output` that is not there yet."""
     names = (output.with_name(f"next-{number}{output.suffix}") for number in count(1))
     return next(name for name in names if not name.exists() and name != output)
-
-
-def _line(words: Sequence[str]) -> str:
-    return shlex.join(["encoderlab", *words])

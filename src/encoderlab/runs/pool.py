@@ -120,8 +120,9 @@ def _read_file(path: Path, config: SelectConfig, model: Model, *, labelled: bool
         raise DataError(wrong, allowed=", ".join(cells), remedy="Set label_column=COLUMN")
     trained = model.config.dataset
     pair = config.text_pair_column or getattr(trained, "text_pair", None)
-    if label in {pair, *([text] if isinstance(text, str) else text)}:
-        raise SettingError(f"{label!r} is the column of texts and of labels", remedy="Set label_column=NAME")
+    if label in {SELECTED, pair, *([text] if isinstance(text, str) else text)}:
+        wrong = f"{label!r} cannot be the column of labels: texts, or why a row was chosen, are in it"
+        raise SettingError(wrong, remedy="Set label_column=NAME")
     split = read_unlabelled(path, text=text, text_pair=pair, words=False, dialect=dialect, cache_dir=config.cache)
     labels = list(_column(split, label)) if label in cells else [""] * len(split)
     marks = list(_column(split, SELECTED)) if SELECTED in cells else [""] * len(split)
