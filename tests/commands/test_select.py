@@ -110,6 +110,7 @@ def test_workbooks_keep_numbers_and_new_labels(command, tmp_path):
     book.active.append(["nr", "text", "category"])
     for number, (text, topic) in enumerate(TEXTS):
         book.active.append([number, text, topic if number < 12 else None])
+    book.create_sheet("notes").append(["remark"])
     book.save(tmp_path / "pool.xlsx")
     command("select", "pool.xlsx", "n=4", "rows=all", "output=next.xlsx")
     header, *rows = openpyxl.load_workbook(tmp_path / "next.xlsx").active.values

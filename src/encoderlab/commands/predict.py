@@ -55,7 +55,7 @@ def predict(config: PredictConfig) -> None:
             raise
         path = Path(config.input)
         dialect = inputs.dialect_of(model, config.dialect)
-        guess = guess_text(first_cells(path, format_of(path), dialect), str(path), "text_column")
+        guess = guess_text(first_cells(path, format_of(path), dialect, "{}_column"), str(path), "text_column")
         print(f"encoderlab: {path}: texts are read from {guess!r} (text_column)", file=sys.stderr)
         config = replace(config, text_column=guess)
         examples, total = _examples(config, model)

@@ -306,12 +306,15 @@ class FilesDataset(ColumnDataset, StreamSettings):
         return files
 
 
-def first_cells(path: Path, kind: Format, dialect: Dialect) -> dict[str, list[str]]:
-    """Return the first cells of each column of a file as texts, to guess by what the columns hold."""
+def first_cells(path: Path, kind: Format, dialect: Dialect, setting: str = "dataset.{}") -> dict[str, list[str]]:
+    """Return the first cells of each column of a file as texts, to guess by what the columns hold.
+
+    `setting` is how messages name a column's setting, with {} for text or label.
+    """
     from encoderlab.data.columns import Columns
     from encoderlab.data.tables import read_batches
 
-    _, arrays = next(read_batches(path, kind, Columns((), others=True), dialect), (0, {}))
+    _, arrays = next(read_batches(path, kind, Columns((), setting=setting, others=True), dialect), (0, {}))
     cells = {}
     for name, array in arrays.items():
         cells[name] = ["" if value is None else _as_cell(value) for value in array.to_pylist()]

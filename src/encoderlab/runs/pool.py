@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,9 @@ def _read_file(path: Path, config: SelectConfig, model: Model, *, labelled: bool
     if kind in (Format.folder, Format.conll):
         wrong = f"{path} holds no table of texts"
         raise DataError(wrong, allowed="csv, tsv, xlsx, jsonl, json, parquet, txt", remedy="Choose a file of texts")
-    cells = {} if kind is Format.txt else first_cells(path, kind, dialect)
+    if kind is Format.excel and dialect.sheet is None:
+        dialect = replace(dialect, sheet=_sheet(path, config, model))
+    cells = {} if kind is Format.txt else first_cells(path, kind, dialect, "{}_column")
     text = _text_column(path, kind, cells, config, model)
     label = _label_column(path, cells, config, model)
     if labelled and label not in cells:
@@ -129,6 +131,18 @@ def _read_file(path: Path, config: SelectConfig, model: Model, *, labelled: bool
     if not {*marks} <= {"", *(reason.value for reason in Reason)}:  # a column of the user's
         marks = [""] * len(split)
     return LabelledFile(path, split, label, labels, marks)
+
+
+def _sheet(path: Path, config: SelectConfig, model: Model) -> str:
+    """Return the only sheet of a workbook, or the only one with the column of texts. Raises DataError in doubt."""
+    from encoderlab.data.columns import Columns
+    from encoderlab.data.workbooks import sheet_names, sheet_of
+
+    sheets = sheet_names(path)
+    if len(sheets) == 1:
+        return sheets[0]
+    text = config.text_column or getattr(model.config.dataset, "text", "text")
+    return sheet_of(path, None, Columns(text, setting="{}_column"))
 
 
 def _text_column(
