@@ -43,6 +43,7 @@ ASKED = {  # what a command cannot do without
     "finetune": ["init_from=somewhere"],
     "embed": ["run=somewhere", "output=vectors.npy"],
     "export": ["run=somewhere", "path=exported"],
+    "select": ["input=texts.txt"],
     "compare": ["runs=[one,other]"],
 }
 

@@ -43,6 +43,7 @@ COMMANDS = {
     "distill": "Train a small student to predict what a larger teacher predicts.",
     "eval": "Score a finished run on a split, or on other data.",
     "predict": "Predict labels or numbers for new texts.",
+    "select": "Choose which texts to label next.",
     "serve": "Serve a run over HTTP on this machine, with a web page to try it.",
     "embed": "Write the vectors of texts to a file.",
     "attention": "Plot attention maps.",

@@ -37,6 +37,7 @@ ExportFormat = Enum("ExportFormat", ["huggingface", "onnx", "int8"])  # that a m
 PredictionFormat = Enum("PredictionFormat", ["csv", "jsonl", "parquet", "xlsx"])
 # Written beside a prediction: its own, or those of all classes.
 Probabilities = Enum("Probabilities", ["predicted", "all"])
+RowsWritten = Enum("RowsWritten", ["selected", "all"])  # of the file that texts are chosen from
 VectorPooling = Enum("VectorPooling", ["cls", "mean"])  # how the vectors of a text's tokens become one
 Tracking = Enum("Tracking", ["mlflow", "wandb"])  # programs that collect runs
 TableFormat = Enum("TableFormat", ["table", "json"])  # how results are printed: for people, or for programs
@@ -214,17 +215,26 @@ class InputConfig(OpenRunConfig):
 
 
 @dataclass
-class PredictConfig(InputConfig):
-    """Predict labels or numbers for new texts: one output row per input row, in order."""
+class OutputConfig(InputConfig):
+    """The settings of commands that write rows of texts, to a file or to standard output."""
 
-    text: str | None = setting(None, "One text to predict.")
-    split: str | None = setting(None, "A split of the run's dataset.")
-    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
     output: str | None = setting(None, "File to write; null: standard output.")
     format: PredictionFormat | None = setting(
         None, "csv, jsonl, parquet or xlsx; null: by output's extension, else csv."
     )
     overwrite: bool = setting(False, "Replace an existing output.")
+    escape_formulas: bool = setting(
+        False, "In csv, put ' before each text that a spreadsheet would compute: with =, +, - or @ first."
+    )
+
+
+@dataclass
+class PredictConfig(OutputConfig):
+    """Predict labels or numbers for new texts: one output row per input row, in order."""
+
+    text: str | None = setting(None, "One text to predict.")
+    split: str | None = setting(None, "A split of the run's dataset.")
+    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
     probabilities: Probabilities = setting(
         Probabilities.predicted, "predicted: that of what is predicted; all: of all classes."
     )
@@ -234,6 +244,37 @@ class PredictConfig(InputConfig):
     escape_formulas: bool = setting(
         False, "In csv, put ' before each text that a spreadsheet would compute: with =, +, - or @ first."
     )
+
+
+@dataclass
+class SelectConfig(OutputConfig):
+    """Choose which texts to label next: typical ones without labels, then those that a model is unsure of."""
+
+    run: str = setting(
+        SHIPPED,
+        "The model: a run, whose probabilities say where it is unsure, or an encoder, whose vectors a linear model "
+        "reads.",
+    )
+    input: str | None = setting(REQUIRED, "File of texts (csv, xlsx, jsonl, ...), of which some may have a label.")
+    label_column: str | None = setting(
+        None, "Column of `input` for the labels, empty where there is none yet; null: as trained, or label."
+    )
+    # A name, a pattern or a list; OmegaConf has no such union.
+    labelled: Any = setting(
+        None,
+        "Files with labels of earlier rounds, which are those of the same texts in `input`: a name, pattern or list.",
+    )
+    n: int = setting(50, "How many texts to choose.", minimum=1)
+    random_share: float = setting(
+        0.25,
+        "Share of them that is drawn at random once there are labels: they show how accurate a model is.",
+        minimum=0,
+        maximum=1,
+    )
+    rows: RowsWritten = setting(
+        RowsWritten.selected, "selected: write the chosen rows; all: every row, with the chosen ones marked."
+    )
+    seed: int = setting(0, "Seed of the draws.", minimum=0, maximum=2**32 - 1)
 
 
 @dataclass
@@ -408,6 +449,7 @@ COMMAND_CONFIGS: dict[str, type] = {
     "train": RunConfig,
     "eval": EvalConfig,
     "predict": PredictConfig,
+    "select": SelectConfig,
     "serve": ServeConfig,
     "attention": AttentionConfig,
     "explain": ExplainConfig,

@@ -266,6 +266,11 @@ def guess_label(columns: Mapping[str, Cells], target: TargetKind, where: str) ->
     return _only(names, "dataset.label", shown, where, remedy)
 
 
+def named_as_labels(columns: Iterable[str]) -> list[str]:
+    """Return the columns whose names say that they hold labels."""
+    return _with_known_names(columns, _LABELS)
+
+
 def texts_not_read(columns: Mapping[str, Cells]) -> list[str]:
     """Return the columns that hold texts: mostly different values of several words."""
     names = []

@@ -52,8 +52,9 @@ class FilesDataset(ColumnDataset, StreamSettings):
         "auto", "auto (UTF-8, UTF-16 by its byte-order mark, else Windows-1252), or a name such as latin-1."
     )
     on_missing: OnMissing = setting(
-        OnMissing.error,
-        "A row without a label: error (refuse the file), or drop (also rows without text; they are listed).",
+        OnMissing.leave,
+        "A training row without a label: leave (train on the others, and say how many it left), error (refuse the "
+        "file), or drop (also rows without text; they are listed).",
     )
     sheet: str | None = setting(None, "The sheet of an Excel file; null: the only one with the columns.")
 
@@ -110,6 +111,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Data:
         """Read the files; nothing outlasts the process in `cache_dir`, because reading a copy would take as long."""
         from encoderlab.data.columns import MissingColumnError
+        from encoderlab.data.labels import labelled_rows
 
         files = self._files(of_labels=True)
 
@@ -125,7 +127,17 @@ class FilesDataset(ColumnDataset, StreamSettings):
             dataset, rows = read_with(decided)
         if self.text == "text" and self.text_pair is None:
             _name_texts_not_read(rows["train"], dataset.text, files["train"][0])
-        return dataset.build_splits(rows, _origin(files), target=target, decided=decided)
+        origin = _origin(files)
+        if dataset._leaves_unlabelled(target):
+            n_rows = len(rows["train"].table)
+            rows["train"] = labelled_rows(rows["train"], str(dataset.label))
+            n_left = n_rows - len(rows["train"].table)
+            origin |= {"rows_without_label": n_left} if n_left else {}
+        return dataset.build_splits(rows, origin, target=target, decided=decided)
+
+    def _leaves_unlabelled(self, target: TargetKind) -> bool:
+        """Return whether training rows without a label are left out; of a set of labels, none may apply."""
+        return self.on_missing is OnMissing.leave and self.label is not None and target in ("label", "number")
 
     def _decided_sheet(self, files: dict[str, list[Path]], columns: Columns) -> dict[str, str]:
         """Return the sheet to read, and say so, if a workbook has several and one that all files share has the columns.
@@ -237,7 +249,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
         by_name = {}
         for name, paths in files.items():
             parts = [read_table(path, format_of(path, self.format), columns, self.dialect, cache_dir) for path in paths]
-            if columns.label is not None and columns.target == "label":
+            may_lack = name == "train" and self._leaves_unlabelled(columns.target)
+            if columns.label is not None and columns.target == "label" and not may_lack:
                 for part in parts:
                     refuse_missing_labels(part, columns.label)
             by_name[name] = concatenated(parts)
@@ -328,12 +341,15 @@ class FilesDataset(ColumnDataset, StreamSettings):
         return files
 
 
-def first_cells(path: Path, kind: Format, dialect: Dialect) -> dict[str, list[str]]:
-    """Return the first cells of each column of a file as texts, to guess by what the columns hold."""
+def first_cells(path: Path, kind: Format, dialect: Dialect, setting: str = "dataset.{}") -> dict[str, list[str]]:
+    """Return the first cells of each column of a file as texts, to guess by what the columns hold.
+
+    `setting` is how messages name a column's setting, with {} for text or label.
+    """
     from encoderlab.data.columns import Columns
     from encoderlab.data.tables import read_batches
 
-    _, arrays = next(read_batches(path, kind, Columns((), others=True), dialect), (0, {}))
+    _, arrays = next(read_batches(path, kind, Columns((), setting=setting, others=True), dialect), (0, {}))
     cells = {}
     for name, array in arrays.items():
         cells[name] = ["" if value is None else _as_cell(value) for value in array.to_pylist()]

@@ -50,6 +50,7 @@ class Quoting(Enum):
 class OnMissing(Enum):
     """What to do with rows without a text or a label."""
 
+    leave = "leave"
     error = "error"
     drop = "drop"
 

@@ -115,10 +115,7 @@ def as_split(rows: RawRows, labels: Labels | None) -> Split:
 
 def refuse_missing_labels(rows: RawRows, name: str) -> None:
     """Raise DataError if rows have an empty label, with their number and the first of them."""
-    if is_list(rows.labels):
-        lacking = np.array([row is None or not all(row) for row in rows.labels.to_pylist()], bool)
-    else:
-        lacking = missing(rows.labels)
+    lacking = _without_label(rows)
     if not lacking.any():
         return
     n_lacking = int(lacking.sum())
@@ -130,6 +127,31 @@ def refuse_missing_labels(rows: RawRows, name: str) -> None:
     if several is not None:
         remedy = f"Other rows have several labels, such as {several!r}: use task=multilabel, where a row may have none"
     raise DataError(wrong, remedy=remedy)
+
+
+def labelled_rows(rows: RawRows, name: str) -> RawRows:
+    """Return the rows that have a label, and say how many have none. Raises DataError if no row has one, or if words
+    lack theirs, or if cells hold several labels.
+    """
+    lacking = _without_label(rows)
+    if not lacking.any():
+        return rows
+    if is_list(rows.labels) or lacking.all() or _several_labels(rows.labels.unique().drop_null().to_pylist()):
+        refuse_missing_labels(rows, name)
+    n_rows = len(lacking)
+    n_lacking = int(lacking.sum())
+    first = rows.where(int(lacking.argmax())).removeprefix(f"{_file_of(rows)}, ")
+    words = f"{n_lacking:,} of {n_rows:,} rows have no label in column {name!r} and are left out, the first at {first}"
+    print(f"encoderlab: {_file_of(rows)}: {words} (dataset.on_missing=error refuses them)", file=sys.stderr)
+    kept = np.flatnonzero(~lacking)
+    return RawRows(rows.table.filter(pa.array(~lacking)), lambda row: rows.where(int(kept[row])))
+
+
+def _without_label(rows: RawRows) -> np.ndarray:
+    """Return which rows have no label, or of whose words one has none: bool [rows]."""
+    if is_list(rows.labels):
+        return np.array([row is None or not all(row) for row in rows.labels.to_pylist()], bool)
+    return missing(rows.labels)
 
 
 def refuse_other_targets(train: RawRows, name: str) -> None:

@@ -154,8 +154,15 @@ def survey_section(facts: Facts, notes: Sequence[str] = ()) -> list[Block]:
     splits = split_facts(facts)
     n_labels = len(next(iter(splits.values()), {}).get("labels", {}))
     few = f"The first {MOST_LABELS} of {wording.number(n_labels)} labels. " if n_labels > MOST_LABELS else ""
-    about = [Text(wording.shown(note), "Note") for note in notes]
+    about = [Text(wording.shown(note), "Note") for note in (*notes, *_left_out(facts))]
     return [Heading("Data"), *about, *survey_tables(splits), Text(f"{few}{SURVEY}", tone="quiet")]
+
+
+def _left_out(facts: Facts) -> list[str]:
+    """Return a note on the rows of the training file without a label, if it has any."""
+    of_origin = (facts["environment"]["dataset"] or {}).get("origin") or {}
+    n_left = of_origin.get("rows_without_label", 0)
+    return [f"Left out of training, because they have no label: {wording.counted(n_left, 'row')}"] if n_left else []
 
 
 # Each of these warnings is "" if there is nothing to warn about.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -46,26 +46,28 @@ def frozen_vectors(
     if train.holds_words or isinstance(tokenizer, SymbolsConfig):
         return f"{SHIPPED} reads texts, and these rows are words or symbols"
     box = read_model(shipped_folder(SHIPPED) or Path(SHIPPED))
-    probed = train.evenly(PROBED)
-    ids, _ = box.tokenizer.encode_flat([text[:1000] for text in probed.texts()])
-    unknown = (ids == box.tokenizer.unk_id).sum() / max(len(ids), 1)
+    unknown = share_unknown(box, train)
     if unknown > MOST_UNKNOWN:
         return f"{SHIPPED} does not know {unknown:.0%} of the tokens: it reads English"
     box.network.to(compute.device)
     encoder = replace(box, compute=compute)
+    return lambda split: vectors_of_texts(encoder, list(split.of_texts()))
 
-    def encoded(texts: list[str]) -> np.ndarray:
-        return encoder.vectors(encoder.rows([TextExample(text) for text in texts]), normalize=True)
 
-    def vectors(split: Split) -> np.ndarray:
-        pairs = [(example.text, example.text_pair) for example in split.of_texts()]
-        first = encoded([text for text, _ in pairs])
-        if not pairs or pairs[0][1] is None:
-            return first
-        both = torch.from_numpy(np.concatenate([first, encoded([text or "" for _, text in pairs])]))
-        return compared(both).numpy() / first.shape[1] ** 0.5
+def share_unknown(encoder: Model, split: Split) -> float:
+    """Return the share of the tokens of some rows' texts that an encoder does not know."""
+    ids, _ = encoder.tokenizer.encode_flat([text[:1000] for text in split.evenly(PROBED).texts()])
+    return float((ids == encoder.tokenizer.unk_id).sum() / max(len(ids), 1))
 
-    return vectors
+
+def vectors_of_texts(encoder: Model, examples: Sequence[TextExample]) -> np.ndarray:
+    """Return a vector of length 1 for each text; for a pair, the comparison of both texts' vectors."""
+    first = encoder.vectors(encoder.rows([TextExample(example.text) for example in examples]), normalize=True)
+    if not examples or examples[0].text_pair is None:
+        return first
+    seconds = [TextExample(example.text_pair or "") for example in examples]
+    both = torch.from_numpy(np.concatenate([first, encoder.vectors(encoder.rows(seconds), normalize=True)]))
+    return compared(both).numpy() / first.shape[1] ** 0.5
 
 
 def wants_linear_head(model: Model, data: Data) -> bool:
