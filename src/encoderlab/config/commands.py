@@ -32,7 +32,7 @@ NO_SETTINGS = {"overrides"}  # fields of settings classes
 RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
 # Of a student without init_from: fresh weights, or parts of its teacher.
 StudentStart = Enum("StudentStart", ["fresh", "embeddings", "layers"])
-ExportFormat = Enum("ExportFormat", ["huggingface", "onnx", "int8"])  # that a model can be exported to
+ExportFormat = Enum("ExportFormat", ["huggingface", "onnx", "int8", "web"])  # that a model can be exported to
 # A table, an object per line, Parquet, an Excel sheet.
 PredictionFormat = Enum("PredictionFormat", ["csv", "jsonl", "parquet", "xlsx"])
 # Written beside a prediction: its own, or those of all classes.
@@ -186,11 +186,18 @@ class ExportConfig(CommandConfig):
     format: ExportFormat = setting(
         ExportFormat.huggingface,
         "huggingface: a folder for transformers' Auto classes; onnx: a graph for onnxruntime, checked against the "
-        "model, which predict and serve open too; int8: the graph with 8-bit weights, a quarter of the size, whose "
-        "predictions are compared with the model's.",
+        "model, which predict and serve open too, and transformers.js; int8: the graph with 8-bit weights, a quarter "
+        "of the size, whose predictions are compared with the model's; web: a page that runs the 8-bit graph in a "
+        "browser, without a server.",
     )
     path: str = setting(REQUIRED, "The new folder to write.")
-    heads: bool = setting(True, "Export the heads too; false: only the encoder (not for onnx).")
+    library: str = setting(
+        "node_modules", "With web: the folder in which npm install @huggingface/transformers put the JavaScript."
+    )
+    license: str | None = setting(
+        None, "The licence in the folder's card, such as apache-2.0; null: that of the encoder it was trained from."
+    )
+    heads: bool = setting(True, "Export the heads too; false: only the encoder (not in 8 bits).")
 
 
 @dataclass

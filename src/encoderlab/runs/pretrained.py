@@ -32,7 +32,14 @@ TABLES = (
     "masked_token_head.decoder.weight",
     "masked_token_head.bias",
 )
-DOWNLOADED = ["config.json", "model*.safetensors", "model.safetensors.index.json", "1_Pooling/config.json", "vocab.txt"]
+DOWNLOADED = [
+    "README.md",
+    "config.json",
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    "1_Pooling/config.json",
+    "vocab.txt",
+]
 DOWNLOADED += ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"]
 DOWNLOADED += ["vocab.json", "merges.txt", "sentencepiece.bpe.model"]  # of byte-level and Unigram vocabularies
 PROBE = "Déjà vu: the U.S. re-entered 12% of it, (so they say)"  # distinguishes case, accents and punctuation
