@@ -83,7 +83,8 @@ def wants_linear_head(model: Model, data: Data) -> bool:
     n_rows = len(data.split("train"))
     if model.network.separates_pairs:
         return n_rows <= MOST_FROZEN_ROWS
-    if len(model.labels) < MANY_LABELS or model.shape.pooling is not Pooling.mean:
+    reads_sentence_vectors = model.shape.pooling is Pooling.mean or model.first_token_is_trained
+    if len(model.labels) < MANY_LABELS or not reads_sentence_vectors:
         return False
     held_out = data.by_name["validation"] if "validation" in data.origin.get("taken_from_train", {}) else ()
     return has_few_rows(config.training, config.task, n_rows + len(held_out), len(model.labels))
