@@ -19,9 +19,10 @@ pytest.importorskip("starlette", reason="the extra serve is not installed")
 from starlette.testclient import TestClient
 
 from encoderlab.commands import serve as service
-from encoderlab.commands.serve import LOOPBACK, trial_of, web_service
+from encoderlab.commands.serve import LOOPBACK, web_service
 from encoderlab.data.examples import TextExample
 from encoderlab.data.tokenizers import BERT_SPECIALS, Tokenizer
+from encoderlab.reports.trial import trial_of
 from encoderlab.runs.model import Model, Provenance
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.multilabel import MultilabelConfig

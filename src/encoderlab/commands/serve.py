@@ -6,23 +6,18 @@ The model predicts in a thread of its own, one request at a time, so that other 
 """
 
 import asyncio
-import csv
 import ipaddress
 import json
 import socket
 import sys
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
 from typing import Any, cast
 
 from encoderlab.commands.predict import check_certainty
 from encoderlab.config.commands import ServeConfig
 from encoderlab.errors import DataError, SettingError, UserError
 from encoderlab.reports.blocks import render
-from encoderlab.reports.training import title_of
+from encoderlab.reports.trial import Trial, trial_of
 from encoderlab.runs.model import Model, unless_blank
 from encoderlab.runs.model_folder import model_folder, open_model
 from encoderlab.tasks.task import RowPrediction
@@ -59,21 +54,6 @@ HEADERS = [  # of every response: what a browser may do with it
     ("referrer-policy", "no-referrer"),
     ("cache-control", "no-store"),
 ]
-
-N_EXAMPLES = 3  # rows that the page offers to click
-MOST_ROWS_READ = 1000
-LONGEST_EXAMPLE = 300  # characters of both texts together
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A model's name, and rows that it was scored on but not trained on: `examples` have a text, text_pair (None of a
-    single text) and label each; `split` is theirs.
-    """
-
-    title: str
-    split: str = ""
-    examples: tuple[Mapping[str, str | None], ...] = ()
 
 
 def serve(config: ServeConfig) -> None:
@@ -287,40 +267,3 @@ async def _refused(request: Request, error: HTTPException) -> Response:
 async def _mistaken(request: Request, error: UserError) -> Response:
     """Return the response for an error: the request's fault if the model cannot read it, otherwise the server's."""
     return JSONResponse({"error": str(error)}, 422 if isinstance(error, DataError) else 503)
-
-
-def trial_of(run: Path, task: str) -> Trial:
-    """Return what is known of the run in this folder; of anything else, such as a copied model, the `task`'s name."""
-    try:
-        report = json.loads((run / "report.json").read_text(encoding="utf-8"))
-        title = title_of(report)
-        split = str(report["scored_split"])
-        examples = () if split == "train" else _short_examples(run / "predictions.csv")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, csv.Error):
-        return Trial(task)
-    return Trial(title, split, examples)
-
-
-def _short_examples(predictions: Path) -> tuple[Mapping[str, str | None], ...]:
-    """Return a few short rows of a predictions.csv, the first one of each label before others."""
-    first_of_label: dict[str, Mapping[str, str | None]] = {}
-    others = []
-    with predictions.open(encoding="utf-8", newline="") as file:
-        for row in islice(csv.DictReader(file), MOST_ROWS_READ):
-            example = _shown_example(row)
-            if example is None:
-                continue
-            if row["label"] in first_of_label:
-                others.append(example)
-            else:
-                first_of_label[row["label"]] = example
-    return tuple([*first_of_label.values(), *others][:N_EXAMPLES])
-
-
-def _shown_example(row: Mapping[str, Any]) -> Mapping[str, str | None] | None:
-    """Return a row as an example; None if it is blank or too long to be shown."""
-    text = row["text"]
-    text_pair = row.get("text_pair")
-    if not text.strip() or len(text) + len(text_pair or "") > LONGEST_EXAMPLE:
-        return None
-    return {"text": text, "text_pair": text_pair, "label": row["label"]}
