@@ -30,7 +30,8 @@ from encoderlab.system.device import Compute
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.training.config import MANY_LABELS
 
-PROBED, MOST_UNKNOWN = 200, 0.2  # training rows, and the share of their tokens that the shipped encoder may not know
+PROBED = 200  # training rows
+MOST_UNKNOWN = 0.2  # share of their tokens that the shipped encoder may not know
 NEVER = 20.0  # how far the logit of a class without training rows is below the others
 SHORTEST_RUN = 100  # steps: a shorter run is a trial, which is compared with no linear model on frozen vectors
 

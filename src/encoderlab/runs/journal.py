@@ -47,7 +47,8 @@ class Progress:
 
     def count(self, step: Step) -> None:
         """Add a step that was taken."""
-        self.step, self.of = step.number, step.expected_total
+        self.step = step.number
+        self.of = step.expected_total
         self.examples += step.totals.examples
         self.tokens += step.totals.tokens
         self.padded_tokens += step.totals.padded_tokens
@@ -60,7 +61,9 @@ class Progress:
         self.without_better = self.without_better + 1 if counts else 0
         self.has_learned = self.has_learned or learned
         if (score, -loss) > (self.best_score, -self.best_loss):
-            self.best_score, self.best_loss, self.best_step = score, loss, self.step
+            self.best_score = score
+            self.best_loss = loss
+            self.best_step = self.step
 
 
 class Journal:
@@ -76,7 +79,9 @@ class Journal:
     def __init__(
         self, path: Path, log_every: int, per_epoch: int, progress: Progress, events: Path | None = None
     ) -> None:
-        self.log_every, self.per_epoch, self.progress = log_every, per_epoch, progress
+        self.log_every = log_every
+        self.per_epoch = per_epoch
+        self.progress = progress
         _drop_lines_beyond(path, progress)
         self._file = path.open("a", encoding="utf-8")
         self._events: SummaryWriter | None = None
@@ -106,7 +111,8 @@ class Journal:
         if step.number == 1 or step.number % self.log_every == 0:
             numbers = step.numbers()
             self.pause()
-            speed, totals = self._speed(), ("examples", "tokens", "padded_tokens", "seconds")
+            speed = self._speed()
+            totals = ("examples", "tokens", "padded_tokens", "seconds")
             counts = {name: round(getattr(self.progress, name), 4) for name in totals}
             self._write("step", **numbers, **speed, **counts, time=round(time.time(), 3))
             self._shown |= {"loss": f"{numbers['loss']:.3f}", "tokens/s": f"{speed['tokens_per_second']:,.0f}"}
@@ -125,13 +131,13 @@ class Journal:
 
     def evaluation(self, split: str, scores: SplitScores, score: str) -> None:
         """Log an evaluation, and print its score and the remaining time on standard error."""
-        seconds, step, of = self.progress.seconds, self.progress.step, self.progress.of
-        self._write("evaluation", split=split, seconds=round(seconds, 4), **scores.values)
+        progress = self.progress
+        self._write("evaluation", split=split, seconds=round(progress.seconds, 4), **scores.values)
         self._shown[score] = f"{scores.values[score]:.4f}"
         numbers = f"{score} {scores.values[score]:.4f}, loss {scores.values['loss']:.4f}"
-        left = seconds / step * (of - step)
+        left = progress.seconds / progress.step * (progress.of - progress.step)
         ending = f"; about {in_words(left)} left" if left else ""
-        tqdm.write(f"step {step:,} of {of:,}: {split} {numbers}{ending}", file=sys.stderr)
+        tqdm.write(f"step {progress.step:,} of {progress.of:,}: {split} {numbers}{ending}", file=sys.stderr)
 
     def throughput(self) -> dict[str, float]:
         """Return the speed of training in real tokens and examples, the share of padding, and the seconds."""
