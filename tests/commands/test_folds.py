@@ -52,7 +52,11 @@ def test_a_stopped_cross_validation_keeps_its_finished_folds_and_reports_all_of_
         command(*line)
     stop_after(-1)
     assert "Resume with: encoderlab train resume=all" in capsys.readouterr().err
-    command(*line)  # the same line resumes
+    stop_after(5)
+    with pytest.raises(Interrupted):
+        command("train", "resume=all")  # the printed line resumes
+    stop_after(-1)
+    command(*line)  # and so does the same one
     report = report_of(tmp_path / "all")
     folds, scores = report["folds"], report["splits"]["out_of_fold"]
     assert sum(fold["n"] for fold in folds) == scores["n"] == 60

@@ -229,12 +229,6 @@ def _call_command(command: str, processes: Processes, settings: Any, overrides: 
     with processes.connection_watched():
         settings = replace(settings, overrides=list(overrides))
         run_command = getattr(import_module(f"encoderlab.commands.{command}"), command)
-        tracking = getattr(settings, "tracking", None)
-        if tracking is None:
-            run_command(settings, **shared)
-            return
-        tracker = import_module("encoderlab.runs.tracking")
-        tracker.check_installed(tracking)
-        folder = run_command(settings, **shared)
-        if folder is not None and processes.is_main:
-            tracker.track(folder, tracking)
+        run = run_command(settings, **shared)
+        if command in TRAINING_COMMANDS and run is not None and processes.is_main:
+            import_module("encoderlab.runs.tracking").track(run)

@@ -34,7 +34,7 @@ from encoderlab.model.heads import MeanPool
 from encoderlab.model.packing import attendable
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import open_model
-from encoderlab.runs.pretrained import TOKEN_TABLE, encoder_folder, load_pretrained, vocabulary_difference
+from encoderlab.runs.pretrained import TOKEN_TABLE, encoder_folder, load_pretrained, vocabulary_difference, weights_hash
 from encoderlab.system.device import Compute
 from encoderlab.system.files import sha256_of
 from encoderlab.system.processes import Processes
@@ -138,8 +138,7 @@ class Teacher:
     def fingerprints(self, config: RunConfig) -> dict[str, str]:
         """Return hashes of the teacher's weights and of the unlabelled texts, by the setting that names them."""
         assert isinstance(config, DistillConfig)
-        weights = sorted(encoder_folder(config.teacher or "", "teacher").glob("model*.safetensors"))
-        hashes = {"teacher": " ".join(map(sha256_of, weights))}
+        hashes = {"teacher": weights_hash(encoder_folder(config.teacher or "", "teacher"))}
         if config.unlabelled is not None:
             hashes["unlabelled"] = sha256_of(Path(config.unlabelled).expanduser())
         return hashes

@@ -33,7 +33,7 @@ from encoderlab.training.checkpoint import keep_only_weights
 
 
 def finish(run: Run, training: Training, model: Model, scores: Mapping[str, SplitScores], result: Result) -> None:
-    """Save the model, and write and show the report of a run; it is the last thing that a run writes.
+    """Save the model, and write and show the report of a run; only clean-up follows.
 
     `model` is that of `training` with what scoring fitted on validation.
     """

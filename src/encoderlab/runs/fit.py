@@ -79,7 +79,7 @@ def fit(model: Model, rows: Mapping[str, Rows], run: Run, micro_batches: MicroBa
     with _journal(model, run, state) as journal, deferred(), _without_collections():
 
         def evaluate_and_save() -> None:
-            # The clock of training stands while the model is scored and written.
+            # Pause the training clock while the model is scored and written.
             journal.pause()
             if validation is not None:
                 _offer(trained, validation, progress, journal)
@@ -88,7 +88,7 @@ def fit(model: Model, rows: Mapping[str, Rows], run: Run, micro_batches: MicroBa
             journal.resume()
 
         try:
-            # A run that was stopped between a step and its evaluation makes up for it.
+            # A run that was stopped between a step and its evaluation is evaluated now.
             if is_due(evaluate_every, progress) and progress.evaluated != progress.step:
                 evaluate_and_save()
 
@@ -106,7 +106,7 @@ def fit(model: Model, rows: Mapping[str, Rows], run: Run, micro_batches: MicroBa
                 if stops_early(training, progress):
                     break
 
-            # The last step counts, wherever the evaluations fell.
+            # Always evaluate and save after the last step.
             if progress.evaluated != progress.step:
                 evaluate_and_save()
         except Interrupted:

@@ -9,9 +9,10 @@ from encoderlab.data.examples import Folded
 from encoderlab.reports import folds as reports
 from encoderlab.reports.folds import OUT_OF_FOLD
 from encoderlab.runs.records import announce, files_of, open_run, run_facts
-from encoderlab.runs.resume import AUTO, HARDWARE, environment_of, resumed
+from encoderlab.runs.resume import AUTO, HARDWARE, environment_of, resumed, threads_of
 from encoderlab.runs.run import Run
 from encoderlab.runs.settle import Config
+from encoderlab.runs.tracking import check_trackers
 from encoderlab.system.device import choose_compute
 from encoderlab.system.processes import Processes, stop_if_interrupted
 
@@ -30,6 +31,7 @@ def cross_validate(config: Config, command: str, processes: Processes, train: Tr
     is_dry = config.dry_run
     resume = config.resume or (AUTO if config.run_dir is not None else None)
     requested = resumed(replace(config, resume=resume, dry_run=False), command, processes)
+    check_trackers(requested)
 
     # All rows are read once, to know which fold each of them is in.
     with processes.main_process_first():
@@ -41,7 +43,10 @@ def cross_validate(config: Config, command: str, processes: Processes, train: Tr
 
     training = requested.training
     compute = choose_compute(
-        training.device, training.precision.value, training.threads, deterministic=training.deterministic
+        training.device,
+        training.precision.value,
+        threads_of(requested, processes),
+        deterministic=training.deterministic,
     )
     with open_run(requested, command, data, compute, processes, requested=requested) as run:
         # What the frequencies of labels decide is the same in every fold.

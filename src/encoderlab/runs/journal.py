@@ -92,6 +92,7 @@ class Journal:
         self._bar: tqdm[Any] | None = None  # from the first step on, which says of how many it is
         self._shown: dict[str, str] = {}
         self._last = time.perf_counter()
+        self._is_running = True
 
     def __enter__(self) -> Journal:
         return self
@@ -110,7 +111,7 @@ class Journal:
         self._bar.total = step.expected_total
         if step.number == 1 or step.number % self.log_every == 0:
             numbers = step.numbers()
-            self.pause()
+            self._read_clock()
             speed = self._speed()
             totals = ("examples", "tokens", "padded_tokens", "seconds")
             counts = {name: round(getattr(self.progress, name), 4) for name in totals}
@@ -121,13 +122,20 @@ class Journal:
 
     def pause(self) -> None:
         """Stop the clock, until it is started with `resume`: what follows is not training."""
-        now = time.perf_counter()
-        self.progress.seconds += now - self._last
-        self._last = now
+        self._read_clock()
+        self._is_running = False
 
     def resume(self) -> None:
         """Start the clock again."""
         self._last = time.perf_counter()
+        self._is_running = True
+
+    def _read_clock(self) -> None:
+        """Add the time since the last reading to the seconds of training, if the clock is running."""
+        now = time.perf_counter()
+        if self._is_running:
+            self.progress.seconds += now - self._last
+        self._last = now
 
     def evaluation(self, split: str, scores: SplitScores, score: str) -> None:
         """Log an evaluation, and print its score and the remaining time on standard error."""

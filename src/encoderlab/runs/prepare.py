@@ -24,12 +24,13 @@ from encoderlab.runs.frozen import set_linear_head, wants_linear_head
 from encoderlab.runs.head_alone import HeadAlone, fit_head_alone, wants_head_alone
 from encoderlab.runs.load_data import has_rows_to_score, load_data
 from encoderlab.runs.model import Model, build_network
-from encoderlab.runs.pretrained import load_into, load_start, shape_for, tokenizer_for
+from encoderlab.runs.pretrained import load_into, load_start, shape_for, start_fingerprint, tokenizer_for
 from encoderlab.runs.records import announce, open_run
-from encoderlab.runs.resume import environment_of, resumed
+from encoderlab.runs.resume import environment_of, resumed, threads_of
 from encoderlab.runs.run import Run
 from encoderlab.runs.settle import Facts, settle, too_few_to_hold_out
 from encoderlab.runs.tokens import Tokens
+from encoderlab.runs.tracking import check_trackers
 from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.rows import ExampleRows
@@ -107,7 +108,11 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
     # The main process reads and tokenises, and the others find its work in the cache.
     with processes.main_process_first():
         data = load_data(config, scored=scored)
-        names = splits_to_score(config, data) if scored else [*data.by_name.keys() & {"validation", "test"}]
+        names = (
+            splits_to_score(config, data)
+            if scored
+            else [name for name in ("validation", "test") if name in data.by_name]
+        )
         if isinstance(data, Data):
             show_survey(data.description()["splits"])
         if teacher is not None:
@@ -121,7 +126,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
         compute = choose_compute(
             config.training.device,
             config.training.precision.value,
-            config.training.threads,
+            threads_of(config, processes),
             width=width,
             deterministic=config.training.deterministic,
             processes=processes,
@@ -168,6 +173,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
         notes = processes.broadcast_from_main(lambda: environment_of(resume).get("notes")) or notes
     micro_batches = MicroBatches.of(requested.training, config.training, processes)
     files = {} if teacher is None else teacher.fingerprints(config)
+    files |= start_fingerprint(config, processes)
     return Training(command, requested, data, model, rows, micro_batches, notes, data_notes, files, head_alone)
 
 
@@ -195,6 +201,7 @@ def reading_notes(model: Model, rows: Mapping[str, Rows]) -> list[str]:
 
 def _check_command(config: RunConfig, command: str, processes: Processes) -> None:
     """Raise SettingError for a task that another command trains, or a teacher that cannot teach it."""
+    check_trackers(config)
     task = config.task
     if command == "pretrain" and task.command != "pretrain":
         wrong = f"task={task.name} needs labels, which pretraining does not use"

@@ -18,6 +18,7 @@ from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import encoder_shape, model_folder, read_model
 from encoderlab.shipped import shipped_folder, suggestion
+from encoderlab.system.files import sha256_of
 from encoderlab.system.hub_access import http_error, hub_answers, quiet
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.task import TaskConfig
@@ -74,6 +75,19 @@ def load_start(config: RunConfig, processes: Processes) -> Model | None:
 
     shared = processes.broadcast_from_main(shapes)
     return whole[0] if whole else shared
+
+
+def start_fingerprint(config: RunConfig, processes: Processes) -> dict[str, str]:
+    """Return the hashes of the weights that the run starts from, by the setting that names them; {} for fresh ones."""
+    init_from = config.starts_from
+    if init_from is None:
+        return {}
+    return {"init_from": processes.broadcast_from_main(lambda: weights_hash(encoder_folder(init_from)))}
+
+
+def weights_hash(folder: Path) -> str:
+    """Return the hashes of the weights in a model folder."""
+    return " ".join(map(sha256_of, sorted(folder.glob("model*.safetensors"))))
 
 
 def load_pretrained(init_from: str, setting: str = "init_from") -> Model:

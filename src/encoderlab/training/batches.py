@@ -115,7 +115,7 @@ def training_batches(
     `micro_batches` parts.
 
     The rows of a step are drawn first and then distributed, so they are the same for any number of processes. If there
-    are fewer rows than processes or micro-batches, the rest are batches without rows: all processes have equally many.
+    are fewer rows than processes, the rest have batches without rows: all processes have equally many.
     """
 
     def batches() -> Iterator[list[Batch]]:

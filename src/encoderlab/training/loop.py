@@ -1,9 +1,9 @@
 """The training loop: a generator that takes one optimizer step after another and reports each.
 
 Whoever iterates decides what to log, score and save (`runs/fit.py`). When memory runs out, a step is repeated in
-smaller micro-batches (`StepsWithinMemory`); a run ends after a number of steps or at a time (`Horizon`). The loop never
-waits for a GPU: shapes and counts are known on the host, and losses stay tensors until someone reads them. A step whose
-loss or gradient is not finite ends the run before it reaches the weights.
+smaller micro-batches (`StepsWithinMemory`); a run ends after a number of steps or at a time (`Horizon`). The loop
+rarely waits for a GPU: shapes and counts are known on the host, and losses stay tensors until someone reads them. A
+step whose loss or gradient is not finite ends the run before it reaches the weights.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def sequence_loss(
     targets: Int[Tensor, " batch"] | Float[Tensor, "batch classes"] | Float[Tensor, " batch"],
     label_weights: LabelWeights | None = None,
 ) -> Float[Tensor, ""]:
-    """Return the loss of whole sequences, summed over them; it depends on the kind of `targets` (`batch.TargetKind`).
+    """Return the loss of whole sequences, summed over them; it depends on the kind of `targets`.
 
     Class ids: cross entropy. A 0 or 1 for each label: binary cross entropy, averaged over them. Numbers: squared error.
     """
