@@ -34,9 +34,11 @@ def main() -> None:
 def run(options: argparse.Namespace) -> None:
     """Run jobs and print the table of each. Raises SettingError, DataError, TrainingError."""
     settings = Settings(options.rounds, options.threads, options.shared.expanduser().resolve(), options.small)
-    done, failed = 0, 0
+    done = 0
+    failed = 0
     for name in checked("job", options.names, JOBS):
-        if reason := why_skipped(name, settings):
+        reason = why_skipped(name, settings)
+        if reason:
             print(f"benchmarks: {name} is skipped: {reason}", file=sys.stderr)
             continue
         print(f"{name}: {JOBS[name].what}", file=sys.stderr)

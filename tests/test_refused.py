@@ -53,6 +53,8 @@ CLI = [
     ("train training.max_length=64", SETTING, "model.max_length"),
     ("train dataset.path=reviews.csv", SETTING, "dataset=files"),
     ("train training.epochs=-1", SETTING, "training.epochs"),
+    ("train training.freeze_layers=some", SETTING, "training.freeze_layers is some"),
+    ("train training.freeze_layers=-1", SETTING, "training.freeze_layers is -1"),
     ("train training.learning_rate=nan", SETTING, "training.learning_rate"),
     ("train training.weight_decay=inf", SETTING, "training.weight_decay"),
     ("train training.epochs=many", SETTING, "training.epochs=many"),

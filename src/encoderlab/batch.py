@@ -29,8 +29,11 @@ class TeacherOutputs:
     def select(self, rows: slice, tokens: slice | Bool[Tensor, " targets"]) -> TeacherOutputs:
         """Return the outputs for some rows and for some target tokens."""
         where = {"sequence_logits": rows, "sequence_vectors": rows, "token_logits": tokens, "token_vectors": tokens}
-        known = {name: output for name in where if (output := getattr(self, name)) is not None}
-        return replace(self, **{name: output[where[name]] for name, output in known.items()})
+        selected = {}
+        for name, positions in where.items():
+            output = getattr(self, name)
+            selected[name] = None if output is None else output[positions]
+        return TeacherOutputs(**selected, temperature=self.temperature, weight=self.weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +91,9 @@ class Batch:
 
     def between(self, first: int, last: int) -> Batch:
         """Return the rows from `first` up to `last`, padded as before. Waits for the device."""
-        length, begin, end = self.input_ids.shape[1], first, last
-        if self.row_of_sequence is not None:
-            begin, end = (int((self.row_of_sequence < row).sum()) for row in (first, last))
+        length = self.input_ids.shape[1]
+        begin = self._sequences_before(first)
+        end = self._sequences_before(last)
         targets_here = (self.target_positions >= begin * length) & (self.target_positions < end * length)
         mask = None if self.attention_mask is None else self.attention_mask[begin:end]
         return Batch(
@@ -105,6 +108,9 @@ class Batch:
             teacher=None if self.teacher is None else self.teacher.select(slice(first, last), targets_here),
             row_of_sequence=None if self.row_of_sequence is None else self.row_of_sequence[begin:end] - first,
         )
+
+    def _sequences_before(self, row: int) -> int:
+        return row if self.row_of_sequence is None else int((self.row_of_sequence < row).sum())
 
 
 def _on(device: torch.device, tensor: Tensor) -> Tensor:

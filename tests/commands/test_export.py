@@ -41,6 +41,7 @@ LABELS = ["sad", "nützlich", "glad"]
 # both are cut and the second is no shorter, and the tokenizers of transformers to the second
 LENGTH = 13
 WORDPIECE = WordPieceConfig(vocabulary_size=120)
+POSITIONS = "encoder.embeddings.position.embedding.weight"
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
 
 
@@ -154,6 +155,31 @@ def test_the_exported_tokenizer_truncates_and_joins_as_ours_does(command, finish
             assert theirs["token_type_ids"] == ours.token_type_ids[0].tolist()
         else:
             assert "token_type_ids" not in theirs
+
+
+@pytest.mark.parametrize("positions", [Positions.learned, Positions.sinusoidal])
+def test_a_pipeline_reads_texts_longer_than_the_run_does_with_its_defaults(command, finished, positions):
+    run = finished(ClassificationConfig(name="moods"), positions=positions)
+    command("export", f"run={run}", "path=there")
+    long = " ".join(TEXTS * 4)
+    pipeline = transformers.pipeline("text-classification", "there", top_k=None)
+    assert {answer["label"] for answer in pipeline([long])[0]} == set(LABELS)
+    (ours,) = opened(run).predict([long])
+    (again,) = opened("there").predict([long])
+    truncated = {answer["label"]: answer["score"] for answer in pipeline([long], truncation=True)[0]}
+    assert truncated == pytest.approx(ours["probabilities"], abs=1e-4)
+    assert again["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-4)
+
+
+def test_positions_that_a_run_did_not_read_are_those_of_its_encoder(command):
+    task = ("task=brackets", "dataset.limit=300", "training=smoke", "training.threads=1")
+    shape = ("model=tiny", "model.n_layers=1", "model.max_length=40")
+    command("train", *task, *shape, "run_dir=start")
+    command("finetune", *task, "init_from=start", "model.max_length=8", "run_dir=short")
+    command("export", "run=short", "path=there", "heads=false")
+    table = transformers.AutoModel.from_pretrained("there").embeddings.position_embeddings.weight
+    assert len(table) == 512
+    assert_close(table[8:40], opened("start").network.state_dict()[POSITIONS][8:])
 
 
 @pytest.mark.parametrize("tied", [True, False])

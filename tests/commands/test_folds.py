@@ -108,7 +108,7 @@ def test_every_task_answers_every_row_once(command, tmp_path, arguments, figure)
     quick = [one for one in QUICK if "task=reverse" not in arguments or not one.startswith("tokenizer")]
     command("train", *arguments, *quick, "folds=2", "run_dir=all", "baselines=false")
     report = report_of(tmp_path / "all")
-    assert report["main_figure"] == figure and report["splits"]["out_of_fold"]["n"] == 40
+    assert report["main_score"] == figure and report["splits"]["out_of_fold"]["n"] == 40
     rows = rows_of(tmp_path / "all" / "predictions.csv")
     assert len(rows) == 40 and "label_errors" not in report and not (tmp_path / "all" / "label_errors.csv").exists()
 
@@ -132,7 +132,7 @@ def test_flipped_labels_of_sets_are_found(command, tmp_path, capsys):
     command("train", *data, *LEARNING, "folds=2", "run_dir=all", "baselines=false")
     report = report_of(tmp_path / "all")
     errors = rows_of(tmp_path / "all" / "label_errors.csv")
-    assert report["main_figure"] == "f1_micro" and report["label_errors"] == {"n": len(errors), "of": 300}
+    assert report["main_score"] == "f1_micro" and report["label_errors"] == {"n": len(errors), "of": 300}
     found = [(int(error["line"]), error["change"]) for error in errors]
     assert len(flipped & set(found)) >= 0.7 * len(flipped) and len(flipped & set(found[:15])) >= 12
     assert f"{len(errors)} labels to check, of 300 rows" in capsys.readouterr().err

@@ -38,7 +38,7 @@ SHAPES = {
             "vocabulary": True,
             "token_classes": None,
         },
-        ["last_hidden_state", "token_logits", "sequence_logits"],
+        ["last_hidden_state", "logits", "sequence_logits"],
     ),
     "pairs": ({"n_layers": 2, "pooling": Pooling.mean, "pairs": Pairs.separate, "token_classes": None}, ["logits"]),
     "no head": ({"n_layers": 1, "sequence_classes": None, "token_classes": None}, ["last_hidden_state"]),

@@ -9,13 +9,18 @@ import pytest
 import transformers
 from huggingface_hub import ModelCard
 
+from encoderlab.reports.card_metadata import stated_metadata
 from encoderlab.reports.cards import OPENED_BY, export_card, model_card
 from encoderlab.reports.training import build_report
 from tests.reports.conftest import ATTACK
 
 WINDOWS = SimpleNamespace(pooling="mean", most=8, overlap=0.25)
 ONNX = {
+    "file": "onnx/model_quantized.onnx",
     "opset": 18,
+    "answers_for": "texts",
+    "problem_type": "single_label_classification",
+    "special_tokens": True,
     "max_length": 32,
     "precision": "int8",
     "paired": True,
@@ -47,8 +52,33 @@ def test_the_hub_reads_the_metadata_and_nothing_is_invented(report, facts):
     assert (data.base_model, data.language, data.license) == ("google/bert", "de", None)
     facts["environment"]["dataset"]["origin"] = {"source": "files", "path": "mine"}
     facts["language"] = None
-    data = ModelCard(model_card(report | {"init_from": "mini-en"}, facts, ["no", "yes"])).data
+    data = ModelCard(model_card(report | {"init_from": "mine"}, facts, ["no", "yes"])).data
     assert (data.base_model, data.language, data.datasets) == (None, None, None)
+
+
+def test_the_metadata_has_what_the_encoder_before_states_and_the_scores(report, facts):
+    facts["start"] = {"license": "mit", "language": "fr", "base_model": "mini-en"}
+    facts["language"] = None
+    data = ModelCard(model_card(report | {"init_from": "mini-en"}, facts, ["no", "yes"])).data
+    assert (data.license, data.language, data.base_model) == ("mit", "fr", "mini-en")
+    accuracy = next(result for result in data.eval_results if result.metric_type == "accuracy")
+    assert (accuracy.metric_value, accuracy.dataset_split, accuracy.dataset_type) == (0.9, "test", "owner/name")
+    assert accuracy.task_type == "text-classification"
+    exported = export_card(model_card(report, facts, []), "onnx", ONNX, license_name="cc-by-4.0")
+    assert ModelCard(exported).data.license == "cc-by-4.0"
+
+
+@pytest.mark.parametrize(
+    ("card", "stated"),
+    [
+        ("---\nlicense: mit\nlanguage:\n- en\n---\n# a", {"license": "mit", "language": "en"}),
+        ("---\nlicense: [1\n---\n", {}),
+        ("---\nlanguage: [en, de]\nbase_model: a/b\nlicense: <b>\n---\n", {"base_model": "a/b"}),
+        ("# no metadata", {}),
+    ],
+)
+def test_metadata_of_a_card_is_taken_over_as_far_as_it_is_valid(card, stated):
+    assert stated_metadata(card) == stated
 
 
 def test_a_card_has_scores_settings_data_and_the_command_line_and_escapes_names(report, facts):

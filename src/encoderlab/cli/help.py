@@ -118,7 +118,7 @@ def groups_of(schema: type) -> list[str]:
 
 def _fields(schema: type) -> list[Field[Any]]:
     """Return the fields that users may set."""
-    return [declared for declared in fields(schema) if not declared.metadata["brought"]]
+    return [declared for declared in fields(schema) if not declared.metadata["internal"]]
 
 
 def _lines(schema: type, *further: Any) -> list[str]:

@@ -6,42 +6,36 @@ pair are truncated, an odd number of positions is left and the second text is at
 odd position to the second text; we give it to the first, as BERT's own code does.
 """
 
-import json
-import shutil
-import sys
-from dataclasses import replace
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from tempfile import TemporaryDirectory
+from typing import Any
 
-import numpy as np
 import safetensors.torch
-import tokenizers
 
 from encoderlab.config.commands import ExportConfig, ExportFormat, OpenRunConfig
-from encoderlab.errors import DataError, SettingError, UserError
-from encoderlab.exchange import onnx
-from encoderlab.exchange.huggingface import PROBLEM_TYPES, to_huggingface
+from encoderlab.errors import SettingError
+from encoderlab.exchange.huggingface import to_huggingface
+from encoderlab.exchange.web import find_library, write_web_folder
 from encoderlab.model.config import Pooling
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.reports.blocks import render
+from encoderlab.reports.card_metadata import LICENSE
 from encoderlab.reports.cards import export_card, plain
+from encoderlab.reports.trial import trial_of
+from encoderlab.runs.full_positions import with_full_positions
+from encoderlab.runs.graph_folder import opens, predicts, write_graph_folder, write_json, write_tokenizer
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import (
-    GRAPH,
-    GRAPH_FILES,
-    config_json,
+    INT8_GRAPH,
+    MODEL,
     encoder_alone,
     in_user_units,
     model_folder,
     open_model,
     read_model,
 )
-from encoderlab.system.files import write_manifest, written_whole
+from encoderlab.system.files import written_whole
 from encoderlab.training.config import Precision
-
-PREDICT = Path(onnx.__file__).with_name("onnx_predict.py")  # a program of its own, which is copied and never imported
-MOST_ROWS = 500  # on which an 8-bit graph is compared with its model
 
 
 def export(config: ExportConfig) -> Path:
@@ -50,161 +44,120 @@ def export(config: ExportConfig) -> Path:
     if not config.path or path.exists():
         wrong = f"path={config.path} already exists" if config.path else "path is empty"
         raise SettingError(wrong, allowed="a new folder", remedy="Choose another name")
-    return (_export_to_huggingface if config.format is ExportFormat.huggingface else _export_to_onnx)(config, path)
+    if config.license is not None and not LICENSE.fullmatch(config.license):
+        raise SettingError(
+            f"license={config.license} is not an identifier of a licence",
+            allowed="small letters, digits, points and hyphens, such as apache-2.0, mit or cc-by-4.0",
+        )
+    writers = {ExportFormat.huggingface: _export_to_huggingface, ExportFormat.web: _export_to_web}
+    return writers.get(config.format, _export_to_onnx)(config, path)
 
 
 def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
-    model = read_model(model_folder(config.run))
-    # A teacher's vectors were what an encoder learned from, not what it is for: transformers has no such head.
-    whole = config.heads and model.task.heads.teacher_width is None
-    model = in_user_units(model if whole else encoder_alone(model, path.resolve().name))
-    if not model.task.special_tokens:
+    opened = read_model(model_folder(config.run))
+    model = _with_chosen_heads(config, opened)
+    task = model.task
+    if not task.special_tokens:
         wrong = "transformers adds [CLS] and [SEP], but the model was trained with task.special_tokens=false"
         raise SettingError(wrong, remedy="Train with task.special_tokens=true to export")
-    task = model.task
-    tokenizer = model.tokenizer
+    extended = _extended(config, opened, model)
     fields, weights = to_huggingface(
-        model.shape,
+        extended.shape,
         task.heads,
-        {name: weight.contiguous() for name, weight in model.weights.items()},
+        {name: weight.contiguous() for name, weight in extended.weights.items()},
         labels=task.labels,
-        vocabulary_size=tokenizer.vocabulary_size,
-        pad_id=tokenizer.pad_id,
+        vocabulary_size=model.tokenizer.vocabulary_size,
+        pad_id=model.tokenizer.pad_id,
     )
     fields |= model.config.task.exported_thresholds
     averages = "ForSequenceClassification" in fields["architectures"][0] and model.shape.pooling is Pooling.mean
-    about = {"windows": task.windows, "max_length": model.shape.reach, "averages": averages}
+    about = {"windows": task.windows, "max_length": task.max_length, "averages": averages}
     with written_whole("path", path) as temporary:
         temporary.mkdir(parents=True)
-        _write_json(temporary / "config.json", fields)
+        write_json(temporary / "config.json", fields)
         content = safetensors.torch.save(weights, metadata={"format": "pt"})
         (temporary / "model.safetensors").write_bytes(content)  # safetensors' own writer lets no other user read it
-        tokenizer.save(temporary / "tokenizer.json")
-        settings = json.loads((temporary / "tokenizer_config.json").read_text(encoding="utf-8"))
-        settings["model_max_length"] = model.shape.reach
-        if fields.get("type_vocab_size", 0) < 2:  # it has no segments
-            settings["model_input_names"] = ["input_ids", "attention_mask"]
-        _write_json(temporary / "tokenizer_config.json", settings)
+        write_tokenizer(temporary, model, has_segments=fields.get("type_vocab_size", 0) >= 2)
         _write_card(temporary, config, model.name, "transformers", fields, **about)
     print(f"{path}\nIts README.md has a program that opens it")
     return path
 
 
+def _with_chosen_heads(config: ExportConfig, model: Model) -> Model:
+    """Return the model as it is exported: its numbers in the user's units, or the encoder alone.
+
+    A teacher's vectors were what an encoder learned from, not what it is for, so a head for them is left out.
+    """
+    if config.heads and model.task.heads.teacher_width is None:
+        return in_user_units(model)
+    return encoder_alone(model, Path(config.path).resolve().name)
+
+
+def _extended(config: ExportConfig, opened: Model, exported: Model) -> Model:
+    """Return the `exported` model with positions for texts longer than its run read; a pretrained encoder has its own.
+
+    `opened` is the model with all its heads.
+    """
+    return with_full_positions(exported, model_folder(config.run)) if predicts(opened) else exported
+
+
 def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
-    """Write config.json, the graph, a tokenizer, and predict.py, which needs neither torch nor encoderlab."""
-    model = _opened_for_onnx(config)
-    task = model.task
-    reach = model.shape.reach
-    opens = _predicts(model) and model.config.dataset is not None  # predict and serve do
+    model, extended = _opened_for_onnx(config)
     is_int8 = config.format is ExportFormat.int8
     with written_whole("path", path) as temporary:
         temporary.mkdir(parents=True)
-        whole = onnx.WholeModel(model.network).eval()
-        onnx.write_graph(whole, temporary / GRAPH)
-        off = onnx.largest_difference(whole, temporary / GRAPH, reach, model.tokenizer.vocabulary_size)
-        precision = "int8" if is_int8 else "fp32"
-        fields = _graph_fields(model, whole) | {"largest_difference": off, "precision": precision}
-        change = _quantized(temporary / GRAPH, model, config.cache) if is_int8 else ""
-        own = config_json(model) if opens else {}
-        _write_json(temporary / "config.json", fields | own)
-        model.tokenizer.save(temporary / "tokenizer.json")  # which truncates and pads as the model requires:
-        backend = tokenizers.Tokenizer.from_file(str(temporary / "tokenizer.json"))
-        backend.enable_truncation(reach)
-        backend.enable_padding(pad_id=model.tokenizer.pad_id, pad_token=model.tokenizer.specials["pad_token"])
-        backend.save(str(temporary / "tokenizer.json"))
-        shutil.copyfile(PREDICT, temporary / "predict.py")
-        write_manifest(temporary, GRAPH_FILES)
-        card = {"windows": task.windows, "max_length": task.max_length, "opened": opens, "change": change}
-        _write_card(temporary, config, model.name, "onnx", fields, **card)
-    exact = f"off by {off:.1e} of the largest output (allowed: {fields['tolerance']:g})"
-    checked = f"opset {fields['opset']}, checked with onnxruntime {fields['onnxruntime']}"
-    print(f"{path}\n{checked}: {change or exact}; see its README.md")
+        written = write_graph_folder(temporary, model, extended, is_int8=is_int8, cache=config.cache)
+        about = {"windows": model.task.windows, "max_length": model.task.max_length, "change": written.change}
+        about["opened"] = opens(model)
+        _write_card(temporary, config, model.name, "onnx", written.fields, **about)
+    print(f"{path}\n{written.checked}; see its README.md")
     return path
 
 
-def _opened_for_onnx(config: ExportConfig) -> Model:
-    """Return the model to export. Raises SettingError or DataError before anything is written."""
-    if not config.heads:
-        raise SettingError("heads=false works with format=huggingface only", remedy="Remove one of them")
+def _export_to_web(config: ExportConfig, path: Path) -> Path:
+    """Write a page with the 8-bit graph, which is checked as with format=int8."""
+    library = find_library(Path(config.library).expanduser())
+    model, extended = _opened_for_onnx(config)
+    if model.task.heads.sequence_classes is None:
+        wrong = f"format=web is for tasks on whole texts, but {model.name} labels each word"
+        raise SettingError(wrong, remedy="Use format=int8")
+    folder = model_folder(config.run)
+    title = trial_of(folder.parent if folder.name == MODEL else folder, model.name).title
+    page = render("web.html", title=title, paired=bool(model.origin.paired))
+    with written_whole("path", path) as temporary, TemporaryDirectory() as scratch:
+        temporary.mkdir(parents=True)
+        graph_folder = Path(scratch) / "graph"
+        written = write_graph_folder(graph_folder, model, extended, is_int8=True, cache=config.cache)
+        write_web_folder(temporary, page, graph_folder, graph_folder / INT8_GRAPH, library)
+        about = {"windows": model.task.windows, "max_length": model.task.max_length, "change": written.change}
+        about["libraries"] = library.versions
+        _write_card(temporary, config, model.name, "transformers.js", written.fields, **about)
+    size = sum(file.stat().st_size for file in path.iterdir()) / 1e6
+    print(f"{path}\n{written.checked}\n{size:.0f} MB: open {path / 'index.html'} in a browser, or copy the folder")
+    return path
+
+
+def _opened_for_onnx(config: ExportConfig) -> tuple[Model, Model]:
+    """Return the model to export, and the same with positions for long texts.
+
+    Raises SettingError if a library for it is missing or it makes no predictions to be checked, or DataError.
+    """
     for name in ("onnx", "onnxscript", "onnxruntime"):
         if find_spec(name) is None:
             wrong = f"format={config.format.name} needs {name}, which is not installed"
             raise SettingError(wrong, remedy='Run pip install "encoderlab[onnx]"')
-    opened = OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32)
-    model = open_model(opened)
-    if config.format is ExportFormat.int8 and not _predicts(model):
-        wrong = f"{model.name} is an encoder without predictions, by which format=int8 is checked"
+    run = OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32)
+    opened = open_model(run)
+    model = _with_chosen_heads(config, opened)
+    if config.format is not ExportFormat.onnx and not predicts(model):
+        wrong = f"{model.name} is an encoder without predictions, by which format={config.format.name} is checked"
         raise SettingError(wrong, remedy="Use format=onnx")
-    return in_user_units(model)
-
-
-def _predicts(model: Model) -> bool:
-    """Return whether the model makes predictions for a task; an encoder alone and a pretrained model do not."""
-    heads = model.task.heads
-    has_head = heads.sequence_classes is not None or heads.token_classes is not None
-    return has_head and not model.config.task.of_documents
-
-
-def _graph_fields(model: Model, whole: onnx.WholeModel) -> dict[str, Any]:
-    """Return what config.json says to predict.py, and how the graph was checked."""
-    task = model.task
-    of_texts = "texts" if task.heads.sequence_classes is not None else "nothing"
-    answers_for = of_texts if task.heads.token_classes is None else "words"
-    return {
-        "task": model.name,
-        "answers_for": answers_for,
-        "paired": bool(model.origin.paired),
-        "problem_type": None if task.heads.sequence_classes is None else PROBLEM_TYPES[task.heads.sequence_target],
-        "id2label": dict(enumerate(task.labels)),
-        "label2id": {label: index for index, label in enumerate(task.labels)},
-        "inputs": whole.inputs,
-        "outputs": whole.outputs,
-        "answer": "last_hidden_state" if answers_for == "nothing" else whole.outputs[-1],
-        "max_length": model.shape.reach,
-        "pad_token_id": model.tokenizer.pad_id,
-        "special_tokens": task.special_tokens,
-        "opset": onnx.OPSET,
-        "tolerance": onnx.TOLERANCE,
-        "onnxruntime": version("onnxruntime"),
-    } | model.config.task.exported_thresholds
-
-
-def _quantized(graph: Path, model: Model, cache: Path) -> str:
-    """Replace the graph by an 8-bit one, and return in words what that changes. Raises SettingError, DataError."""
-    if graph.with_name(f"{graph.name}.data").exists():
-        raise SettingError("A graph of 2 GB or more cannot be exported in 8 bits", remedy="Use format=onnx")
-    in_32_bits = graph.rename(graph.with_name("fp32.onnx"))
-    onnx.write_int8(in_32_bits, graph)
-    sizes = f"{in_32_bits.stat().st_size / 1e6:.1f} MB reduced to {graph.stat().st_size / 1e6:.1f} MB"
-    in_32_bits.unlink()
-    try:
-        data = model.own_dataset.load(cache, model.config.task.target)
-    except UserError:
-        return f"{sizes}; its predictions were not compared, because the rows of the run are gone"
-    name = data.scored_splits()[-1]
-    rows = list(data.split(name).evenly(MOST_ROWS))
-    quantized = replace(model, network=cast("EncoderWithHeads", onnx.GraphModel(graph, model.network)))
-    before = model.predictions(rows)
-    after = quantized.predictions(rows)
-    pairs = list(zip(before, after, strict=True))
-    if before[0].number is not None:
-        change = float(np.max([abs((one.number or 0.0) - (other.number or 0.0)) for one, other in pairs]))
-        if not np.isfinite(change):
-            raise DataError("The predictions of the 8-bit graph are not finite", remedy="Use format=onnx")
-        return f"{sizes}; on {len(rows)} rows of {name} a number changes by at most {change:.4g}"
-    changed = sum(one.labels != other.labels for one, other in pairs)
-    if changed:
-        warning = f"Warning: with 8-bit weights, {changed} of {len(rows)} predictions change."
-        print(f"{warning} Compare them on your own rows, or use format=onnx", file=sys.stderr)
-    return f"{sizes}; {changed} predictions change on {len(rows)} rows of {name}"
+    return model, _extended(config, opened, model)
 
 
 def _write_card(folder: Path, config: ExportConfig, name: str, *about: Any, **more: Any) -> None:
     """Write README.md: the model's own card, else a title, with sections on the library that opens the folder."""
+    more["license_name"] = config.license
     own = model_folder(config.run) / "README.md"
     card = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else f"# {plain(name)}\n"
     (folder / "README.md").write_text(export_card(card, *about, **more), encoding="utf-8")
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -172,7 +172,8 @@ def show_rows(rows: Iterator[Row], columns: str | Sequence[str]) -> None:
     """Print a line for each row: the prediction, the most probable classes, and the text, which is in `columns`."""
     names = [columns] if isinstance(columns, str) else columns
     for row in rows:
-        predicted, chances = row["predicted"], row.get("probabilities")
+        predicted = row["predicted"]
+        chances = row.get("probabilities")
         text = " | ".join(str(row[name]) for name in names if name in row)
         words = ", ".join(predicted) or "no label" if isinstance(predicted, list) else str(cell(predicted))
         known = chances.items() if isinstance(chances, dict) and text.strip() else ()  # or a column

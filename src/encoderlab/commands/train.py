@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from encoderlab.config.commands import RunConfig
 from encoderlab.runs.finish import finish
-from encoderlab.runs.fit import dry_run, fit
+from encoderlab.runs.fit import dry_run
+from encoderlab.runs.head_alone import fit_best
 from encoderlab.runs.prepare import prepare
 from encoderlab.runs.run import Run
 from encoderlab.runs.scoring import score
@@ -40,7 +41,7 @@ def run_training(config: RunConfig, command: str, processes: Processes) -> Run |
     # From here on there is a run folder. It is complete when it has a report.
     with training.open_run() as run:
         training.announce(run)
-        result = fit(training.model, training.rows, run, training.micro_batches)
+        result = fit_best(training.model, training.rows, run, training.micro_batches, training.head_alone)
         model, scores = score(training.model, training.rows)
         processes.leave()
         if processes.is_main:

@@ -32,7 +32,7 @@ NO_SETTINGS = {"overrides"}  # fields of settings classes
 RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
 # Of a student without init_from: fresh weights, or parts of its teacher.
 StudentStart = Enum("StudentStart", ["fresh", "embeddings", "layers"])
-ExportFormat = Enum("ExportFormat", ["huggingface", "onnx", "int8"])  # that a model can be exported to
+ExportFormat = Enum("ExportFormat", ["huggingface", "onnx", "int8", "web"])  # that a model can be exported to
 # A table, an object per line, Parquet, an Excel sheet.
 PredictionFormat = Enum("PredictionFormat", ["csv", "jsonl", "parquet", "xlsx"])
 # Written beside a prediction: its own, or those of all classes.
@@ -49,7 +49,7 @@ class CommandConfig:
 
     cache_dir: str = setting(CACHE, "Folder for files that can be rebuilt, such as corpora; ENCODERLAB_CACHE sets it.")
     # No setting: what was typed on the command line, which a run records; None if it was started from Python.
-    overrides: list[str] | None = field(default=None, compare=False, kw_only=True, metadata={"brought": True})
+    overrides: list[str] | None = field(default=None, compare=False, kw_only=True, metadata={"internal": True})
 
     def __post_init__(self) -> None:
         check_settings(self, "")
@@ -69,11 +69,14 @@ class RunConfig(CommandConfig):
     tokenizer: tokenizers.TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
     model: ModelChoice = setting(REQUIRED, "Size and shape of the encoder.")
     training: TrainingConfig = setting(REQUIRED, "Length, batch, optimizer, schedule, precision and device.")
-    seed: int = setting(0, "Seed of the weights, the batches and dropout.", least=0, most=2**32 - 1)
+    seed: int = setting(0, "Seed of the weights, the batches and dropout.", minimum=0, maximum=2**32 - 1)
     run_dir: str | None = setting(None, RUN_DIR)
     resume: str | None = setting(None, "Resume the run in this folder, or auto: the latest one with these settings.")
     folds: int | None = setting(
-        None, "Cross-validation: train so many times, each time testing on another part of train.", least=2, most=100
+        None,
+        "Cross-validation: train so many times, each time testing on another part of train.",
+        minimum=2,
+        maximum=100,
     )
     baselines: bool = setting(True, "Score simple baselines too: the most frequent label, and linear models.")
     dry_run: bool = setting(False, "Estimate size and time from a few real steps, then stop; only the cache is filled.")
@@ -85,7 +88,7 @@ class RunConfig(CommandConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.folds is not None and isinstance(self, PretrainConfig | DistillConfig):
+        if self.folds is not None and not self.has_folds:
             wrong = f"folds={self.folds} does not work with pretraining, which has no labels, or with distillation, "
             wrong += "whose teacher may have seen the rows of every fold"
             raise SettingError(wrong, remedy="Remove folds, or use encoderlab train or finetune")
@@ -95,6 +98,17 @@ class RunConfig(CommandConfig):
         if self.dry_run and self.resume is not None:
             wrong = f"dry_run=true estimates a new run, but resume={self.resume} continues an existing one"
             raise SettingError(wrong, remedy="Remove resume or dry_run")
+
+    @property
+    def has_folds(self) -> bool:
+        """Return whether each part of the training rows can be tested by a run that has not read it."""
+        return True
+
+    @property
+    def shape(self) -> ModelConfig:
+        """Return the encoder's settings in full, which a run of its own has settled."""
+        assert isinstance(self.model, ModelConfig), "the settings have not been settled"
+        return self.model
 
     @property
     def starts_from(self) -> str | None:
@@ -107,6 +121,10 @@ class PretrainConfig(RunConfig):
     """Pretrain an encoder on documents: masked tokens and next sentences."""
 
     init_from: str | None = setting(None, "Encoder to start from, as in finetune; null: from scratch.")
+
+    @property
+    def has_folds(self) -> bool:
+        return False
 
 
 @dataclass
@@ -129,9 +147,16 @@ class DistillConfig(RunConfig):
     )
     temperature: float = setting(2.0, "On a task: softens the probabilities of teacher and student.", above=0)
     teacher_weight: float = setting(
-        0.8, "On a task: weight of the teacher's probabilities in the loss; the labels get the rest.", least=0, most=1
+        0.8,
+        "On a task: weight of the teacher's probabilities in the loss; the labels get the rest.",
+        minimum=0,
+        maximum=1,
     )
     unlabelled: str | None = setting(None, "On a task: a file of further, unlabelled texts for the teacher to label.")
+
+    @property
+    def has_folds(self) -> bool:
+        return False
 
 
 @dataclass
@@ -141,7 +166,7 @@ class OpenRunConfig(CommandConfig):
     run: str = setting(REQUIRED, "A run folder, its model/ folder, a Hugging Face folder, or a shipped encoder.")
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
     precision: Precision = setting(Precision.auto, "Of the matrix products: auto (bf16 if it is faster), fp32 or bf16.")
-    threads: int | None = setting(None, "CPU threads; null: one per idle core.", least=1, most=1024)
+    threads: int | None = setting(None, "CPU threads; null: one per idle core.", minimum=1, maximum=1024)
 
 
 @dataclass
@@ -161,11 +186,18 @@ class ExportConfig(CommandConfig):
     format: ExportFormat = setting(
         ExportFormat.huggingface,
         "huggingface: a folder for transformers' Auto classes; onnx: a graph for onnxruntime, checked against the "
-        "model, which predict and serve open too; int8: the graph with 8-bit weights, a quarter of the size, whose "
-        "predictions are compared with the model's.",
+        "model, which predict and serve open too, and transformers.js; int8: the graph with 8-bit weights, a quarter "
+        "of the size, whose predictions are compared with the model's; web: a page that runs the 8-bit graph in a "
+        "browser, without a server.",
     )
     path: str = setting(REQUIRED, "The new folder to write.")
-    heads: bool = setting(True, "Export the heads too; false: only the encoder (not for onnx).")
+    library: str = setting(
+        "node_modules", "With web: the folder in which npm install @huggingface/transformers put the JavaScript."
+    )
+    license: str | None = setting(
+        None, "The licence in the folder's card, such as apache-2.0; null: that of the encoder it was trained from."
+    )
+    heads: bool = setting(True, "Export the heads too; false: only the encoder (not in 8 bits).")
 
 
 @dataclass
@@ -213,7 +245,12 @@ class PredictConfig(OutputConfig):
     probabilities: Probabilities = setting(
         Probabilities.predicted, "predicted: that of what is predicted; all: of all classes."
     )
-    min_probability: float | None = setting(None, "Give no label (in csv an empty cell) below this.", least=0, most=1)
+    min_probability: float | None = setting(
+        None, "Give no label (in csv an empty cell) below this.", minimum=0, maximum=1
+    )
+    escape_formulas: bool = setting(
+        False, "In csv, put ' before each text that a spreadsheet would compute: with =, +, - or @ first."
+    )
 
 
 @dataclass
@@ -234,17 +271,17 @@ class SelectConfig(OutputConfig):
         None,
         "Files with labels of earlier rounds, which are those of the same texts in `input`: a name, pattern or list.",
     )
-    n: int = setting(50, "How many texts to choose.", least=1)
+    n: int = setting(50, "How many texts to choose.", minimum=1)
     random_share: float = setting(
         0.25,
         "Share of them that is drawn at random once there are labels: they show how accurate a model is.",
-        least=0,
-        most=1,
+        minimum=0,
+        maximum=1,
     )
     rows: RowsWritten = setting(
         RowsWritten.selected, "selected: write the chosen rows; all: every row, with the chosen ones marked."
     )
-    seed: int = setting(0, "Seed of the draws.", least=0, most=2**32 - 1)
+    seed: int = setting(0, "Seed of the draws.", minimum=0, maximum=2**32 - 1)
 
 
 @dataclass
@@ -252,8 +289,8 @@ class ServeConfig(OpenRunConfig):
     """Serve a finished run over HTTP on this machine, with a web page to try it."""
 
     host: str = setting("127.0.0.1", "Address to listen on; 127.0.0.1: for this machine only, 0.0.0.0: others too.")
-    port: int = setting(8000, "Port to listen on; 0: any free port.", least=0, most=65535)
-    min_probability: float | None = setting(None, "Give no label (null) below this probability.", least=0, most=1)
+    port: int = setting(8000, "Port to listen on; 0: any free port.", minimum=0, maximum=65535)
+    min_probability: float | None = setting(None, "Give no label (null) below this probability.", minimum=0, maximum=1)
 
 
 @dataclass
@@ -305,7 +342,7 @@ class DataConfig(CommandConfig):
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
     tokenizer: tokenizers.TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
     model: ModelChoice = setting(REQUIRED, "The encoder that will read them: only its max_length matters here.")
-    examples: int = setting(3, "How many labelled rows of each split to show, with their tokens.", least=0)
+    examples: int = setting(3, "How many labelled rows of each split to show, with their tokens.", minimum=0)
     format: TableFormat = setting(TableFormat.table, "How the facts are printed: table, or json for programs.")
 
 
@@ -315,7 +352,7 @@ class BaselineConfig(CommandConfig):
 
     task: TaskConfig = setting(REQUIRED, "What to predict for the rows.")
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
-    tokenizer: tokenizers.TokenizerConfig | None = setting(None, "Set by tasks on symbols.", brought=True)
+    tokenizer: tokenizers.TokenizerConfig | None = setting(None, "Set by tasks on symbols.", internal=True)
     split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.")
     format: TableFormat = setting(TableFormat.table, "How the scores are printed: table, or json for programs.")
 
@@ -342,8 +379,8 @@ class SweepConfig:
         None,
         "Search instead of trying every combination: this many runs, drawn from log(a,b), interval(a,b), range(a,b) "
         "or a,b,c.",
-        least=1,
-        most=100_000,
+        minimum=1,
+        maximum=100_000,
     )
 
     def __post_init__(self) -> None:
@@ -355,7 +392,10 @@ class AsPretrained(ModelChoice):
     """The pretrained encoder's own settings, taken from `init_from`, except for those given here."""
 
     max_length: int | None = setting(
-        None, "Longest sequence; null: enough for 99% of the rows (pretrain: as pretrained).", least=1, most=1048576
+        None,
+        "Longest sequence; null: enough for 99% of the rows (pretrain: as pretrained).",
+        minimum=1,
+        maximum=1048576,
     )
     pooling: Pooling | None = setting(
         None, "cls, mean, pooler, relu_pooler, gelu_pooler; null: as trained on labels, else mean."
@@ -364,10 +404,10 @@ class AsPretrained(ModelChoice):
         None, "How a pair is read: joint or separate; null: separate by an encoder of sentence vectors, else joint."
     )
     dropout: float | None = setting(
-        None, "Dropout of embeddings, sublayers and heads; null: as pretrained.", least=0, most=0.9
+        None, "Dropout of embeddings, sublayers and heads; null: as pretrained.", minimum=0, maximum=0.9
     )
     attention_dropout: float | None = setting(
-        None, "Dropout of attention weights; null: as pretrained.", least=0, most=0.9
+        None, "Dropout of attention weights; null: as pretrained.", minimum=0, maximum=0.9
     )
 
     def __post_init__(self) -> None:

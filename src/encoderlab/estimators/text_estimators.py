@@ -31,7 +31,7 @@ from encoderlab.data.data import Data
 from encoderlab.data.examples import TextExample
 from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError, SettingError, UserError, one_line
-from encoderlab.runs.fit import fit
+from encoderlab.runs.head_alone import fit_best
 from encoderlab.runs.model import Model, Provenance, is_blank
 from encoderlab.runs.model_folder import save_model
 from encoderlab.runs.prepare import prepare
@@ -248,7 +248,7 @@ def _trained(config: RunConfig, command: str) -> Model:
     training = prepare(config, command, SINGLE_PROCESS, scored=False)
     with training.open_run() as run:
         training.announce(run)
-        result = fit(training.model, training.rows, run, training.micro_batches)
+        result = fit_best(training.model, training.rows, run, training.micro_batches, training.head_alone)
         model, _ = score(training.model, training.rows)
     data = cast("Data", training.data)
     dataset = replace(cast("FilesDataset", model.config.dataset), path=NOT_KEPT)

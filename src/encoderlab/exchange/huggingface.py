@@ -333,7 +333,7 @@ def to_huggingface(
     left out. `weights` may have the extra `pool.dense.*` of `HuggingFaceModel`. Raises SettingError, with all reasons,
     if there is no equivalent.
     """
-    family = _format_for(config, heads)
+    family = format_for(config, heads)
     _refuse_what_they_lack(config, heads, family, pad_id)
     config, weights = _as_theirs(config, heads, weights, family)
     pooler = heads == HeadSizes() and weights.keys() >= POOL.keys() and "pool.dense" in family.names_of(heads)
@@ -351,7 +351,7 @@ def to_huggingface(
     return fields, theirs
 
 
-def _format_for(config: ModelConfig, heads: HeadSizes) -> FamilyFormat:
+def format_for(config: ModelConfig, heads: HeadSizes) -> FamilyFormat:
     """Return the format that an encoder is exported to."""
     if config.family is not None:
         return BY_FAMILY[config.family]

@@ -43,9 +43,8 @@ class WholeModel(nn.Module):
     """All outputs of a model for a batch, as tensors, with logits of every token, not only of target tokens.
 
     A model of one question gives `logits`: [batch, classes] or [batch, length, classes]. A pretrained one gives
-    `last_hidden_state` [batch, length, d_model], `token_logits` [batch, length, vocabulary] and, where it was trained
-    on pairs, `sequence_logits` [batch, classes]; one without a head the first of these alone. Masks are 1 at real
-    tokens.
+    `last_hidden_state` [batch, length, d_model], `logits` [batch, length, vocabulary] and, where it was trained on
+    pairs, `sequence_logits` [batch, classes]; one without a head the first of these alone. Masks are 1 at real tokens.
     """
 
     def __init__(self, model: EncoderWithHeads) -> None:
@@ -54,7 +53,7 @@ class WholeModel(nn.Module):
         is_pretrained, reads_texts = model.masked_token_head is not None, model.sequence_head is not None
         self.outputs = ["logits"] if reads_texts or model.token_head is not None else ["last_hidden_state"]
         if is_pretrained:
-            self.outputs = ["last_hidden_state", "token_logits", *(["sequence_logits"] if reads_texts else [])]
+            self.outputs = ["last_hidden_state", "logits", *(["sequence_logits"] if reads_texts else [])]
         segments = model.encoder.embeddings.segment
         self.n_segments = 2 if model.separates_pairs else 0 if segments is None else segments.num_embeddings
         self.inputs = ["input_ids", "attention_mask", *(["token_type_ids"] if self.n_segments else [])]
@@ -76,7 +75,7 @@ class WholeModel(nn.Module):
         if model.token_head is not None:
             fields["logits"] = model.token_head(model.transform(hidden))
         if model.masked_token_head is not None:
-            fields["token_logits"] = model.masked_token_head(hidden, model.encoder.embeddings.token.weight)
+            fields["logits"] = model.masked_token_head(hidden, model.encoder.embeddings.token.weight)
         if model.sequence_head is not None and model.pool is not None:
             fields[self.outputs[-1]] = model.sequence_head(model.transform(model.pool(hidden, attendable(mask))))
         return tuple(fields[name] for name in self.outputs)

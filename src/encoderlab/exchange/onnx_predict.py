@@ -15,14 +15,13 @@ import tokenizers
 
 def predict(texts: list[str], folder: Path) -> list[dict]:
     """Return a prediction for each text, or for each pair with a tab in it, in order."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))["graph"]
     words = config["answers_for"] == "words"
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))  # also truncates, and pads
     tokenizer.encode_special_tokens = True  # "[MASK]" in a text is text
     slower = ["SkipLayerNormFusion"]
-    session = onnxruntime.InferenceSession(
-        folder / "model.onnx", providers=["CPUExecutionProvider"], disabled_optimizers=slower
-    )
+    graph = folder / config["file"]
+    session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"], disabled_optimizers=slower)
     no_text: dict = {"predicted": None}
     if config["problem_type"] != "regression":
         no_text["probabilities"] = dict.fromkeys(config["id2label"].values())

@@ -209,7 +209,8 @@ class EncoderWithHeads(nn.Module):
         self.transform = PredictionHead(config) if transforms else nn.Identity()
         width = config.d_model * (WIDTH if self.separates_pairs else 1)
         self.sequence_head = None if heads.sequence_classes is None else nn.Linear(width, heads.sequence_classes)
-        self.token_head, self.masked_token_head = None, None
+        self.token_head = None
+        self.masked_token_head = None
         if heads.vocabulary:
             self.masked_token_head = MaskedTokenHead(config, vocabulary_size)
         elif heads.token_classes is not None:
@@ -234,7 +235,8 @@ class EncoderWithHeads(nn.Module):
                 self.pair_logits(batch.input_ids, batch.token_type_ids, batch.attention_mask, batch.n_tokens)
             )
         sequences, tokens = self._hidden(batch)
-        sequence_logits, token_logits = None, None
+        sequence_logits = None
+        token_logits = None
         if self.sequence_head is not None and self.pool is not None:
             pooled = self.transform(self.pool(sequences, attendable(batch.attention_mask)))
             sequence_logits = self.sequence_head(self.dropout(pooled))
@@ -294,7 +296,8 @@ class EncoderWithHeads(nn.Module):
     def _packs(self, input_ids: Ids, n_tokens: int) -> bool:
         if self.packs is not None:
             return self.packs
-        device, attention = input_ids.device, self.encoder.layers[0].attention
+        device = input_ids.device
+        attention = self.encoder.layers[0].attention
         dtype = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else torch.float32
         return worth_packing(n_tokens, input_ids, kernel=attention.has_packed_kernel(device, dtype))
 
@@ -318,7 +321,9 @@ class EncoderWithHeads(nn.Module):
         """Return the number of parameters in the embeddings, the layers (with a final norm) and the heads."""
         counts = {"embeddings": 0, "layers": 0, "heads": 0}
         for name, parameter in self.named_parameters():
-            part = "embeddings" if ".embeddings." in name else "layers" if name.startswith("encoder.") else "heads"
+            part = "layers" if name.startswith("encoder.") else "heads"
+            if ".embeddings." in name:
+                part = "embeddings"
             counts[part] += parameter.numel()
         return counts
 

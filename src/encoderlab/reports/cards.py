@@ -1,26 +1,32 @@
 """The README.md of a saved or exported model: metadata for the Hugging Face hub, scores, and how it was made.
 
-Nothing is invented: the owner chooses a licence, and a language or a dataset is named only if the run knows it.
+Its metadata is written by `card_metadata`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from encoderlab.reports import wording
 from encoderlab.reports.baselines import BASELINE_NAMES
 from encoderlab.reports.blocks import render
+from encoderlab.reports.card_metadata import front_matter
 from encoderlab.reports.facts import Facts, given_settings, machine, origin, repeat_line, split_facts
 
 MOST_LABELS = 20
-USE = 'Use it with `encoderlab predict run=<this folder> text="..."`.'  # left out where encoderlab cannot open it
+# How to use a model where encoderlab opens it, which exported folders do not say.
+USE = 'Use it with `encoderlab predict run=<this folder> text="..."`.'
 USE_ENCODER = (
     "Finetune it with `encoderlab finetune task=... init_from=<this folder>`; "
     "get its vectors with `encoderlab embed run=<this folder> input=... output=vectors.npy`."
 )
+ELSEWHERE = (
+    "To open it with other programs, export it with `encoderlab export run=<this folder> path=<new folder>` and "
+    "`format=huggingface` for transformers, `onnx` or `int8` for onnxruntime and transformers.js{page}."
+)
+PAGE = ", or `web` for a page that works in a browser"
 OPENED_BY = {  # the class of transformers that opens an architecture, by the end of its name
     "ForSequenceClassification": "AutoModelForSequenceClassification",
     "ForTokenClassification": "AutoModelForTokenClassification",
@@ -28,15 +34,15 @@ OPENED_BY = {  # the class of transformers that opens an architecture, by the en
     "ForPreTraining": "BertForPreTraining",
     "Model": "AutoModel",
 }
-HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 
 def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = ()) -> str:
     """Return the card of a trained model from its report.json; `labels` are those it predicts, none for an encoder."""
     scored = report["splits"][report["scored_split"]]
-    main_score = report["main_figure"]
+    main_score = report["main_score"]
     is_encoder = "mlm_accuracy" in scored or "teacher" in report
     score = plain(wording.named_score(main_score, scored))
+    pipeline = _pipeline(report, scored)
     lines = [] if is_encoder else [_predicts(labels)]
     lines += [f"Teacher: `{wording.shown(report['teacher'])}`"] if "teacher" in report else []
     value = wording.with_interval(scored, main_score)
@@ -60,6 +66,7 @@ def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = 
         start=f"started from `{report['init_from']}`" if report.get("init_from") else "trained from scratch",
         lines=[*lines, *map(plain, report["notes"])],
         use=USE_ENCODER if is_encoder else USE,
+        elsewhere=ELSEWHERE.format(page=PAGE if pipeline == "text-classification" else ""),
         results=results,
         baselines=baselines,
         splits=split_facts(facts),
@@ -69,7 +76,7 @@ def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = 
         repeat=repeat_line(facts),
         plain=plain,
     )
-    return front_matter(report, facts, _pipeline(report, scored)) + card
+    return front_matter(report, facts, pipeline) + card
 
 
 def _pipeline(report: Mapping[str, Any], scored: Mapping[str, Any]) -> str:
@@ -81,30 +88,19 @@ def _pipeline(report: Mapping[str, Any], scored: Mapping[str, Any]) -> str:
     return "fill-mask" if "mlm_accuracy" in scored else "text-classification"
 
 
+def _pipeline_of_graph(fields: Mapping[str, Any]) -> str:
+    """Return the name of transformers' pipeline for an exported graph."""
+    if fields.get("answers_for") == "words":
+        return "token-classification"
+    if fields.get("answers_for") == "texts" and fields.get("problem_type") is not None:
+        return "text-classification"
+    return "fill-mask" if "logits" in fields.get("outputs", ()) else "feature-extraction"
+
+
 def _predicts(labels: Sequence[str]) -> str:
     named = [f'"{plain(wording.shown(label, 60))}"' for label in labels[:MOST_LABELS]]
     more = [f"and {len(labels) - MOST_LABELS} more"] if len(labels) > MOST_LABELS else []
     return f"Labels: {', '.join([*named, *more])}" if labels else "Predicts a number"
-
-
-def front_matter(report: Mapping[str, Any], facts: Facts, pipeline: str) -> str:
-    """Return the hub's metadata as YAML between lines of dashes; `pipeline` is the hub's name of the task."""
-    from huggingface_hub import ModelCardData
-
-    source = origin(facts)
-    hub = source.get("path") if source.get("source") == "hub" else None
-    language = facts["language"]
-    start = report.get("init_from") or ""
-    data = ModelCardData(
-        language=language if language and re.fullmatch("[a-z]{2,3}", language) else None,
-        library_name="encoderlab",
-        tags=["encoderlab", "transformer-encoder"],
-        pipeline_tag=pipeline,
-        datasets=[hub] if hub else None,
-        base_model=start if HUB_NAME.fullmatch(start) and not Path(start).exists() else None,
-        model_name=f"encoderlab {report['task']}",
-    )
-    return f"---\n{data.to_yaml()}\n---\n\n"
 
 
 def plain(value: str) -> str:
@@ -112,23 +108,33 @@ def plain(value: str) -> str:
     return re.sub(r"([<>`\[\]])", r"\\\1", wording.shown(value))
 
 
-def export_card(card: str, library: str, fields: Mapping[str, Any], **about: Any) -> str:
+def export_card(
+    card: str, library: str, fields: Mapping[str, Any], *, license_name: str | None = None, **about: Any
+) -> str:
     """Return the card for an exported folder, with sections on its use; a card without metadata gets some.
 
-    `library` opens it: transformers or onnx; `fields` is the content of its config.json. The other arguments are those
-    of export.md, each left out where it does not apply: `windows` says how the run read texts beyond `max_length`
-    tokens, instead of truncating them. For onnx, `opened` tells whether encoderlab opens the folder too, and `change`
-    what storing the graph in 8 bits changed. For transformers, `averages` tells that the last layer averages the
-    tokens' vectors.
+    `library` opens it: transformers, onnx or, for a page, transformers.js; `fields` is the content of its config.json,
+    or of the entry about its graph. The other arguments are those of export.md, each left out where it does not apply:
+    `windows` says how the run read texts beyond `max_length` tokens, instead of truncating them. For onnx, `opened`
+    tells whether encoderlab opens the folder too, and `change` what storing the graph in 8 bits changed; a page has the
+    `libraries` that it names. For transformers, `averages` tells that the last layer averages the tokens' vectors. A
+    `license_name` replaces the one in the metadata.
     """
     from huggingface_hub import ModelCard, ModelCardData
 
     architecture = fields.get("architectures", [""])[0]
     opened_by = next((name for end, name in OPENED_BY.items() if architecture.endswith(end)), "")
-    known = dict.fromkeys(("windows", "max_length", "opened", "change", "averages")) | about
-    own = card.replace(f"{USE}\n\n", "")
+    known = dict.fromkeys(("windows", "max_length", "opened", "change", "averages", "libraries")) | about
+    known["pipeline"] = _pipeline_of_graph(fields)
+    known["problem_type"] = fields.get("problem_type")
+    own = card
+    for page in ("", PAGE):
+        own = own.replace(f"{ELSEWHERE.format(page=page)}\n\n", "")
+    own = own.replace(f"{USE}\n\n", "").replace(f"{USE_ENCODER}\n\n", "")
     text = render("export.md", card=own, library=library, fields=fields, opened_by=opened_by, **known)
     read = ModelCard(text, ignore_metadata_errors=True)
     assert isinstance(read.data, ModelCardData)
     read.data.library_name = library
+    if license_name is not None:
+        read.data.license = license_name
     return str(read)

@@ -241,8 +241,9 @@ def _survey_blocks(survey: Mapping[str, Mapping[str, Any]]) -> list[Block]:
     blocks: list[Block] = [*survey_tables(survey)]
     first, labels = next((name, split.get("labels") or {}) for name, split in survey.items())
     if len(labels) > MOST_CLASSES:
-        (rarest, least), *_, (commonest, most) = sorted(labels.items(), key=lambda one: one[1])
-        extremes = f"from {least:,} ({rarest}) to {most:,} ({commonest})"
+        rarest = min(labels, key=lambda label: labels[label])
+        commonest = max(reversed(labels), key=lambda label: labels[label])
+        extremes = f"from {labels[rarest]:,} ({rarest}) to {labels[commonest]:,} ({commonest})"
         blocks[1:] = [Text(f"{len(labels):,}; in {first} {extremes}", "Labels")]
     warnings = [shared_rows(name, split) for name, split in survey.items()]
     warnings += [labels_alike(labels), conflicting_rows(survey), markup(survey)]

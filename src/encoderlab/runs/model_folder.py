@@ -48,8 +48,11 @@ if TYPE_CHECKING:
 
 MODEL_TYPE = "encoderlab"  # in the config.json of our own models
 MODEL = "model"  # the folder of the model inside that of its run
-GRAPH = "model.onnx"
-GRAPH_FILES = (GRAPH, "config.json", "tokenizer.json", "tokenizer_config.json")
+GRAPH = "onnx/model.onnx"  # where transformers.js and optimum look for it
+INT8_GRAPH = "onnx/model_quantized.onnx"
+GRAPH_ENTRY = "graph"  # in config.json of an exported graph: what transformers has no field for
+RUN_ENTRY = "run"  # in that entry: the content of the model's own config.json, with which predict and serve open it
+GRAPH_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
 MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
 NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on": None}
 HASHED = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
@@ -182,11 +185,13 @@ def read_model(folder: Path, *, or_graph: bool = False) -> Model:
 
     Raises DataError if it is damaged, not supported, or has other weights than its config requires.
     """
-    graph = folder / GRAPH if is_graph(folder) else None
-    if graph is not None and not or_graph:
-        wrong = f"{folder} contains an ONNX graph without weights, which only predict and serve can open"
+    graph = graph_of(folder)
+    has_settings = graph is not None and RUN_ENTRY in read_config(folder)[GRAPH_ENTRY]
+    if graph is not None and not (or_graph and has_settings):
+        openers = "only predict and serve" if has_settings else "no command"
+        wrong = f"{folder} contains an ONNX graph without weights, which {openers} can open"
         raise DataError(wrong, remedy="Use the run it was exported from")
-    if is_huggingface(folder):
+    if graph is None and is_huggingface(folder):
         return _of_huggingface(folder)
     if (folder / MANIFEST).is_file():
         differing = differing_files(folder)
@@ -196,6 +201,8 @@ def read_model(folder: Path, *, or_graph: bool = False) -> Model:
             raise DataError(f"{folder} is damaged: {differing[0]} does not match {MANIFEST}", remedy=remedy)
     try:
         content = read_config(folder)
+        if graph is not None:
+            content = content[GRAPH_ENTRY][RUN_ENTRY]
         labels = [str(content["id2label"][str(index)]) for index in range(len(content["id2label"]))]
         provenance = Provenance(**content["origin"])
         config = _settings_of(folder, content)
@@ -264,11 +271,22 @@ def _of_huggingface(folder: Path) -> Model:
     if isinstance(task_config, EncodingConfig) and pooling is not None:
         shape = replace(shape, pooling=pooling, pairs=Pairs.separate)
     config = _without_run(folder, task_config, shape)
-    task = task_config.build(tokenizer, model.labels, shape.reach)
+    task = task_config.build(tokenizer, model.labels, _stated_length(folder, shape.reach))
     network = network_of(shape, task, weights)
     own = network.state_dict()
     pooler = {name: weight.float() for name, weight in weights.items() if name.startswith("pool.") and name not in own}
     return Model(config, task, network, READ_ON, Provenance(NOT_KNOWN, None, {}), pooler)
+
+
+def _stated_length(folder: Path, reach: int) -> int:
+    """Return how many tokens of a text are read: as many as the tokenizer states, and at most `reach`, the positions
+    that there are.
+    """
+    if not (folder / "tokenizer_config.json").is_file():
+        return reach
+    stated = read_config(folder, "tokenizer_config.json").get("model_max_length")
+    # transformers writes a number of 31 digits where nothing is known
+    return min(stated, reach) if isinstance(stated, int) and stated > 1 else reach
 
 
 def _task_of(model: HuggingFaceModel, name: str) -> TaskConfig:
@@ -300,7 +318,7 @@ def model_folder(name: str, setting: str = "run") -> Path:
         return shipped
     path = Path(name).expanduser()
     for folder in (path / MODEL, path):
-        if all((folder / file).is_file() for file in MODEL_FILES) or is_graph(folder):
+        if all((folder / file).is_file() for file in MODEL_FILES) or graph_of(folder) is not None:
             return folder
     if is_huggingface(path):
         return path
@@ -318,9 +336,16 @@ def is_huggingface(folder: Path) -> bool:
     return _model_type(folder) not in (None, MODEL_TYPE)
 
 
-def is_graph(folder: Path) -> bool:
-    """Return whether the folder contains a graph that we exported together with the settings of its run."""
-    return all((folder / name).is_file() for name in GRAPH_FILES) and _model_type(folder) == MODEL_TYPE
+def graph_of(folder: Path) -> Path | None:
+    """Return the graph that we exported to a folder, None if there is none."""
+    graphs = [folder / name for name in (GRAPH, INT8_GRAPH) if (folder / name).is_file()]
+    if not graphs or not all((folder / name).is_file() for name in GRAPH_FILES):
+        return None
+    try:
+        is_ours = isinstance(read_config(folder).get(GRAPH_ENTRY), dict)
+    except DataError:
+        return None
+    return graphs[0] if is_ours else None
 
 
 def _model_type(folder: Path) -> str | None:

@@ -10,14 +10,13 @@ from pathlib import Path
 from encoderlab.config.commands import RunConfig, settings_to_dict
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
-from encoderlab.data.tokenizers import AsPretrainedTokenizer, Tokenizer, WordPieceConfig
+from encoderlab.data.tokenizers import AsPretrainedTokenizer, Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.sentences import sentence_pooling
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import encoder_shape, model_folder, read_model
-from encoderlab.runs.settle import lowercases
 from encoderlab.shipped import shipped_folder, suggestion
 from encoderlab.system.hub_access import http_error, hub_answers, quiet
 from encoderlab.system.processes import Processes
@@ -33,7 +32,14 @@ TABLES = (
     "masked_token_head.decoder.weight",
     "masked_token_head.bias",
 )
-DOWNLOADED = ["config.json", "model*.safetensors", "model.safetensors.index.json", "1_Pooling/config.json", "vocab.txt"]
+DOWNLOADED = [
+    "README.md",
+    "config.json",
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    "1_Pooling/config.json",
+    "vocab.txt",
+]
 DOWNLOADED += ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"]
 DOWNLOADED += ["vocab.json", "merges.txt", "sentencepiece.bpe.model"]  # of byte-level and Unigram vocabularies
 PROBE = "Déjà vu: the U.S. re-entered 12% of it, (so they say)"  # distinguishes case, accents and punctuation
@@ -87,9 +93,9 @@ def load_pretrained(init_from: str, setting: str = "init_from") -> Model:
 def shape_for(task: TaskConfig, start: Model | None) -> ModelConfig | None:
     """Return the shape of a pretrained encoder for a run of `task`; None without one.
 
-    The pooling is kept if a task with labels or a pooler was trained with it. Otherwise it is the mean, which from
-    pretraining alone scored 0.727 on the built-in task, and the first token 0.699; an encoder of another family keeps
-    that family's own, with which it can be exported. Pretraining reads a pair as one sequence.
+    The pooling is kept if a task with labels, a pooler or sentence vectors were trained with it. Otherwise it is the
+    mean, which from pretraining alone scored 0.727 on the built-in task, and the first token 0.699; an encoder of
+    another family keeps that family's own, with which it can be exported. Pretraining reads a pair as one sequence.
     """
     if start is None:
         return None
@@ -98,7 +104,8 @@ def shape_for(task: TaskConfig, start: Model | None) -> ModelConfig | None:
     heads = start.task.heads
     has_classes = heads.sequence_classes is not None and not heads.vocabulary
     has_pooler = "pool.dense.weight" in start.pooler or "pool.dense.weight" in start.network.state_dict()
-    if has_classes or has_pooler or start.shape.family is not None:
+    is_trained = has_classes or has_pooler or start.first_token_is_trained
+    if is_trained or start.shape.family is not None:
         return start.shape
     return replace(start.shape, pooling=Pooling.mean)
 
@@ -111,9 +118,7 @@ def tokenizer_for(config: RunConfig, data: Data | Documents, start: Model | None
     source = start or teacher
     if source is not None and isinstance(config.tokenizer, AsPretrainedTokenizer):
         return source.tokenizer
-    settings = config.tokenizer
-    if isinstance(settings, WordPieceConfig):
-        settings = replace(settings, lowercase=lowercases(config.task, settings))
+    settings = config.tokenizer.for_task(of_words=config.task.of_words)
     tokenizer = settings.build(data.training_texts, config.cache)
     difference = "" if start is None else vocabulary_difference(tokenizer, start.tokenizer)
     if difference:

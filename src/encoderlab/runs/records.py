@@ -26,11 +26,11 @@ from encoderlab.config.composing import composed, read_line
 from encoderlab.data.data import Data
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.documents import Documents
-from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError
 from encoderlab.runs.model import Model
 from encoderlab.runs.resume import ONLY_PLACES, environment_of, plain
 from encoderlab.runs.run import Run
+from encoderlab.runs.start_card import start_metadata
 from encoderlab.settings import flat_settings, without_folders
 from encoderlab.system.device import Compute, processor_name
 from encoderlab.system.files import atomic_write_text
@@ -156,7 +156,7 @@ def summary_of(
     command: str,
     model: Model,
     checkpoint: Mapping[str, Any],
-    throughput: Mapping[str, float],
+    throughput: Mapping[str, float | None],
     notes: list[str],
     *,
     init_from: str | None = None,
@@ -165,11 +165,7 @@ def summary_of(
     """Return what report.json holds, besides scores, of a run that `command` has trained or scored, on its own dataset
     unless another is named.
     """
-    source = dataset or model.config.dataset
-    file = None
-    if isinstance(source, FilesDataset):
-        files = source.path or source.train
-        file = files if isinstance(files, str) else next(iter(files or []), None)
+    file = (dataset or model.config.dataset).first_file
     return {
         "command": command,
         "task": model.name,
@@ -187,8 +183,10 @@ def summary_of(
 
 
 def run_facts(run: Run, command: str) -> dict[str, Any]:
-    """Return what a report states of a run besides its scores: its `environment`, its given `settings` by name, and the
-    `language` of its data. Files are named without their folders, which could reveal a user's name to strangers.
+    """Return what a report states of a run besides its scores: its `environment`, its given `settings` by name, the
+    `language` of its data, and what the card of the encoder states that it started from (`start`).
+
+    Files are named without their folders, which could reveal a user's name to strangers.
     """
     source = Run(run.folder.parent) if run.is_nested else run  # a fold has the settings of all folds
     settings = dict(flat_settings(yaml.safe_load(source.config_file.read_text(encoding="utf-8"))))
@@ -204,7 +202,8 @@ def run_facts(run: Run, command: str) -> dict[str, Any]:
         given = _unlike_own(dict(flat_settings(started.get("composed", {}))) or settings, command)
     given = {name: value for name, value in given.items() if name not in ONLY_PLACES}
     language = settings.get("dataset.language")
-    return without_folders({"environment": environment_of(run), "settings": given, "language": language})
+    stated = without_folders({"environment": environment_of(run), "settings": given, "language": language})
+    return stated | {"start": start_metadata(settings.get("init_from"))}
 
 
 def _unlike_own(settings: Mapping[str, Any], command: str) -> dict[str, Any]:

@@ -30,7 +30,9 @@ BINARY = (PredictionFormat.parquet, PredictionFormat.xlsx)
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins with one of them is computed by spreadsheets
 ROWS_IN_A_GROUP = 4096  # of a Parquet file: this many are in memory at a time
 FIRST_YEAR = 1901  # from which Excel's days are those of the calendar
-EXCEL_ROWS, EXCEL_CELL = 1_048_576, 32_767  # support.microsoft.com, "Excel specifications and limits"
+# See support.microsoft.com, "Excel specifications and limits".
+EXCEL_ROWS = 1_048_576
+EXCEL_CELL = 32_767  # characters
 
 
 def check_output(config: OutputConfig) -> None:

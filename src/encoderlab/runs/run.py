@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
     from encoderlab.runs.model import Model
 
-COMBINATIONS, JOURNAL = "multirun.yaml", "search.journal"  # in the folder of a sweep, and of a search
+COMBINATIONS = "multirun.yaml"  # in the folder of a sweep
+JOURNAL = "search.journal"  # in the folder of a search
 LOCK = ".lock"
 ASIDE = ".tmp-????????-*"  # what a kill leaves of an unfinished file; see `system.files`
 

@@ -115,11 +115,12 @@ def differing_files(folder: Path, names: Collection[str] | None = None, **facts:
         hashes = manifest.pop("sha256")
         if manifest != facts or (names is not None and set(hashes) != set(names)):
             return [MANIFEST]
-        if any(Path(name).name != name for name in hashes):  # a path could lead out of the folder
+        if any(Path(name).is_absolute() or ".." in Path(name).parts for name in hashes):  # it leads out of the folder
             return [MANIFEST]
         # A pipe or a device instead of a file might never end.
         paths = {folder / name: stated for name, stated in hashes.items()}
-        return [path.name for path, stated in paths.items() if not path.is_file() or sha256_of(path) != stated]
+        differing = [path for path, stated in paths.items() if not path.is_file() or sha256_of(path) != stated]
+        return [path.relative_to(folder).as_posix() for path in differing]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return [MANIFEST]
 

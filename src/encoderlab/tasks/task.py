@@ -13,12 +13,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from encoderlab.errors import DataError, SettingError, closest
-from encoderlab.model.config import HeadSizes, TargetKind, WindowPooling
+from encoderlab.model.config import HeadSizes, TargetKind
 from encoderlab.settings import REQUIRED, check_settings, setting
 from encoderlab.tasks.sequences import SequenceFormat, Windowing
 
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 BALANCED = "balanced"
 MANY = 0.1  # of the rows: more of them are worth a remedy
 INSTEAD = "Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab embed"
-
-Target = int | float | tuple[int, ...] | None
 
 
 class Windows(Enum):
@@ -70,6 +68,11 @@ class TaskConfig:
         check_settings(self, self.group)
         if self.name in ("", ".", "..") or set(self.name) & set("/\\\0"):
             raise SettingError(f"task.name is {self.name!r}", allowed="a valid folder name, without / and \\")
+
+    @property
+    def windowing(self) -> Windowing | None:
+        """Return how long texts are read in windows; None if they are truncated."""
+        return None
 
     @abstractmethod
     def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
@@ -102,9 +105,9 @@ class TaskConfig:
         """Return whether an encoder that learns this task is best used on the texts of pairs one by one."""
         return False
 
+    @abstractmethod
     def main_score_of(self, labels: Sequence[str]) -> str:
         """Return the name of the score that judges this task on data with these `labels`."""
-        return cast("Any", self).score.value
 
 
 def check_numbers(by_label: Any, setting: str, allowed: str, *, above: float, most: float) -> None:
@@ -150,14 +153,13 @@ class TextTaskConfig(TaskConfig):
         "How texts longer than model.max_length are read: none (truncated), or in overlapping windows with logits "
         "averaged (mean) or reduced to their maximum (max).",
     )
-    max_windows: int = setting(8, "Most windows per text; those of a longer text are evenly spaced.", least=2)
+    max_windows: int = setting(8, "Most windows per text; those of a longer text are evenly spaced.", minimum=2)
 
     @property
     def windowing(self) -> Windowing | None:
-        """Return how long texts are read in windows; None if they are truncated."""
         if self.windows is Windows.none:
             return None
-        return Windowing(cast("WindowPooling", self.windows.value), self.max_windows)
+        return Windowing("mean" if self.windows is Windows.mean else "max", self.max_windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +203,7 @@ class Task(ABC):
         self.labels = list(labels)
         self.max_length = max_length
         self.main_score = main_score
-        windows = config.windowing if isinstance(config, TextTaskConfig) else None
-        self.format = SequenceFormat.of(tokenizer, max_length, windows, special_tokens=self.special_tokens)
+        self.format = SequenceFormat.of(tokenizer, max_length, config.windowing, special_tokens=self.special_tokens)
 
     # From texts to rows
 

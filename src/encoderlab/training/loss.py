@@ -26,7 +26,8 @@ def losses(
     can be added up exactly before the division; see `count_targets`. A target with a weight still counts as one:
     the sum does not depend on what shares a micro-batch. In a batch without targets, a loss and its gradients are 0.
     """
-    summed, teacher = {}, batch.teacher
+    summed = {}
+    teacher = batch.teacher
     share = 1.0 if teacher is None else 1.0 - teacher.weight  # of the labels
     if prediction.sequence_logits is not None and batch.labels is not None:
         logits = _of_rows(prediction.sequence_logits, batch).float()
@@ -57,8 +58,10 @@ def sequence_loss(
 def count_targets(batch: Batch) -> dict[str, int]:
     """Return how many targets each loss of `batch` sums over. Reads only shapes, so it never waits for a device."""
     counts = {"sequence": batch.labels, "token": batch.token_labels}
-    if (teacher := batch.teacher) is not None:
-        logits, vectors = teacher.sequence_logits, teacher.sequence_vectors
+    teacher = batch.teacher
+    if teacher is not None:
+        logits = teacher.sequence_logits
+        vectors = teacher.sequence_vectors
         counts["teacher_sequence"] = vectors if logits is None else logits
         counts["teacher_token"] = teacher.token_vectors if teacher.token_logits is None else teacher.token_logits
     return {name: len(labels) for name, labels in counts.items() if labels is not None}
@@ -83,7 +86,8 @@ def soft_cross_entropy(
 
     It is multiplied by the squared temperature, so that the size of the gradients does not depend on it.
     """
-    student, teacher = (F.log_softmax(some.float() / temperature, dim=-1) for some in (logits, targets))
+    student = F.log_softmax(logits.float() / temperature, dim=-1)
+    teacher = F.log_softmax(targets.float() / temperature, dim=-1)
     return F.kl_div(student, teacher, reduction="sum", log_target=True) * temperature**2
 
 

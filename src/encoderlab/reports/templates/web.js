@@ -1,0 +1,150 @@
+"use strict";
+const SHOWN = 20; // labels
+const state = document.getElementById("state");
+const answer = document.getElementById("answer");
+const first = document.getElementById("text");
+const second = document.getElementById("text_pair");
+
+// library.js and model.js hold files as base64 of their gzip: a page that was opened as a file cannot read others.
+async function unpack(name) {
+  const text = atob(packed[name]);
+  const bytes = new Uint8Array(text.length);
+  for (let place = 0; place < text.length; place++) bytes[place] = text.charCodeAt(place);
+  delete packed[name];
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).arrayBuffer();
+}
+
+async function unpackJson(name) {
+  return JSON.parse(new TextDecoder().decode(await unpack(name)));
+}
+
+async function unpackModule(name) {
+  return import(URL.createObjectURL(new Blob([await unpack(name)], { type: "text/javascript" })));
+}
+
+async function openModel() {
+  const ort = await unpackModule("onnxruntime.mjs");
+  const { Tokenizer } = await unpackModule("tokenizers.mjs");
+  ort.env.wasm.wasmBinary = await unpack("onnxruntime.wasm");
+  ort.env.wasm.numThreads = 1;
+  const { graph } = await unpackJson("config.json");
+  const tokenizer = new Tokenizer(plainText(await unpackJson("tokenizer.json")), await unpackJson("tokenizer_config.json"));
+  const session = await ort.InferenceSession.create(new Uint8Array(await unpack("model.onnx")));
+  return { ort, graph, tokenizer, session };
+}
+
+// Let "[MASK]" in a text be text: remove what makes it a special token there.
+function plainText(tokenizer) {
+  const vocabulary = tokenizer.model.vocab;
+  const added = tokenizer.added_tokens.filter((token) => !token.special || !(token.content in vocabulary));
+  return { ...tokenizer, added_tokens: added };
+}
+
+// Return ids and segments with the special tokens, truncated inside of them as in training.
+function encode({ graph, tokenizer }, text, pair) {
+  const settings = { add_special_tokens: true, return_token_type_ids: true };
+  const whole = tokenizer.encode(text, pair === null ? settings : { ...settings, text_pair: pair });
+  const segments = whole.token_type_ids ?? whole.ids.map(() => 0);
+  const lengthOf = (part) => tokenizer.encode(part, { add_special_tokens: false }).ids.length;
+  const lengths = [lengthOf(text), pair === null ? 0 : lengthOf(pair)];
+  const kept = [...lengths];
+  const room = graph.max_length - (whole.ids.length - lengths[0] - lengths[1]);
+  while (kept[0] + kept[1] > room) kept[kept[0] > kept[1] ? 0 : 1]--;
+  // the first special token, the first text, those between, the second text, those at the end
+  const secondStart = whole.ids.length - 1 - lengths[1];
+  const isKept = (_, place) => {
+    const inFirst = place >= 1 && place < 1 + lengths[0];
+    const inSecond = pair !== null && place >= secondStart && place < secondStart + lengths[1];
+    if (inFirst) return place < 1 + kept[0];
+    return !inSecond || place < secondStart + kept[1];
+  };
+  return { ids: whole.ids.filter(isKept), segments: segments.filter(isKept), isTruncated: kept[0] + kept[1] < lengths[0] + lengths[1] };
+}
+
+async function logitsOf(model, { ids, segments }) {
+  const rows = { input_ids: ids, attention_mask: ids.map(() => 1), token_type_ids: segments };
+  const inputs = {};
+  for (const name of model.graph.inputs) {
+    inputs[name] = new model.ort.Tensor("int64", BigInt64Array.from(rows[name], BigInt), [1, ids.length]);
+  }
+  const outputs = await model.session.run(inputs);
+  return Array.from(outputs[model.graph.answer].data);
+}
+
+// Return the probability of each label, and the labels that are predicted.
+function predictionOf(graph, logits) {
+  const labels = Object.values(graph.id2label);
+  const isSet = graph.problem_type === "multi_label_classification";
+  const largest = Math.max(...logits);
+  const odds = logits.map((logit) => Math.exp(logit - largest));
+  const total = odds.reduce((sum, one) => sum + one, 0);
+  const chances = logits.map((logit, place) => (isSet ? 1 / (1 + Math.exp(-logit)) : odds[place] / total));
+  const thresholds = graph.thresholds ?? {};
+  let predicted = labels.filter((label, place) => label in thresholds && chances[place] >= thresholds[label]);
+  if (!isSet && predicted.length === 0) {
+    // with two labels, one may have a threshold; below it the other is predicted
+    const others = labels.filter((label) => !(label in thresholds));
+    const chanceOf = (label) => chances[labels.indexOf(label)];
+    predicted = [others.reduce((best, label) => (chanceOf(label) > chanceOf(best) ? label : best))];
+  }
+  return { labels, chances, predicted };
+}
+
+function made(tag, className, content) {
+  const node = document.createElement(tag);
+  if (className) node.className = className;
+  if (content !== undefined) node.textContent = content;
+  return node;
+}
+
+function bars(graph, logits) {
+  if (graph.problem_type === "regression") return [made("div", "headline", logits[0].toPrecision(6))];
+  const { labels, chances, predicted } = predictionOf(graph, logits);
+  const order = labels.map((_, place) => place).sort((a, b) => chances[b] - chances[a]);
+  const nodes = order.slice(0, SHOWN).map((place) => {
+    const row = made("div", predicted.includes(labels[place]) ? "bar best" : "bar");
+    const track = made("div", "track");
+    const fill = made("div", "fill");
+    const percent = (100 * chances[place]).toFixed(1) + "%";
+    fill.style.width = percent;
+    track.append(fill);
+    row.append(made("div", "name", labels[place]), track, made("div", "chance", percent));
+    return row;
+  });
+  if (labels.length > SHOWN) nodes.push(made("p", "quiet", `and ${labels.length - SHOWN} less probable classes`));
+  return [made("div", "headline", predicted.join(", ") || "no label"), ...nodes];
+}
+
+let isBusy = false;
+let isWaiting = false;
+
+// Classify what stands in the fields; if they change meanwhile, once more.
+async function classify(model) {
+  isWaiting = isBusy;
+  if (isBusy) return;
+  isBusy = true;
+  try {
+    const pair = second === null ? null : second.value;
+    const isBlank = !first.value.trim() || (pair !== null && !pair.trim());
+    const row = isBlank ? null : encode(model, first.value, pair);
+    answer.replaceChildren(...(row === null ? [] : bars(model.graph, await logitsOf(model, row))));
+    const truncated = `The model reads ${model.graph.max_length} tokens; the rest is left out.`;
+    state.textContent = row !== null && row.isTruncated ? truncated : "";
+  } catch (error) {
+    fail(error);
+  }
+  isBusy = false;
+  if (isWaiting) classify(model);
+}
+
+function fail(error) {
+  state.className = "bad";
+  state.textContent = `This does not work here: ${error.message}`;
+}
+
+openModel().then((model) => {
+  for (const field of [first, second]) field?.addEventListener("input", () => classify(model));
+  document.body.dataset.ready = "true";
+  classify(model);
+}, fail);
