@@ -147,3 +147,21 @@ def test_more_folds_than_groups_are_refused(command, tmp_path):
     with pytest.raises(DataError, match="folds=11 cannot be made: there are 10"):
         command("train", "task=classification", *files("verdict", "dataset.group=author"), "folds=11")
     assert not (tmp_path / "outputs").exists()
+
+
+def test_rows_that_were_drawn_at_random_have_an_accuracy_of_their_own(command, tmp_path):
+    write_rows(tmp_path / "rows.csv")
+    rows = [
+        row | {"selected": ("typical", "unsure", "random")[n % 3]}
+        for n, row in enumerate(rows_of(tmp_path / "rows.csv"))
+    ]
+    with (tmp_path / "rows.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows([*rows, rows[0] | {"verdict": "", "review": "not labelled yet"}])
+    command("train", "task=classification", *files("verdict"), *QUICK, "folds=3", "run_dir=all")
+    drawn = [row for row in rows_of(tmp_path / "all" / "predictions.csv") if row["selected"] == "random"]
+    found = report_of(tmp_path / "all")["drawn_at_random"]
+    assert found["n"] == len(drawn) == 20
+    assert found["accuracy"] == pytest.approx(sum(row["label"] == row["predicted"] for row in drawn) / 20)
+    assert found["accuracy_ci95"][0] <= found["accuracy"] <= found["accuracy_ci95"][1]

@@ -179,4 +179,5 @@ def test_the_lines_of_the_next_round_run(command, texts, capsys):
     *_, last = line
     assert last == "output=next-2.csv"
     command(*shlex.split(train), "training.steps=1", "baselines=false", "run_dir=run")
-    assert json.loads((texts.with_name("run") / "report.json").read_text())["splits"]["validation"]["n"] == 2
+    environment = json.loads((texts.with_name("run") / "environment.json").read_text(encoding="utf-8"))
+    assert sum(split["rows"] for split in environment["dataset"]["splits"].values()) == 16

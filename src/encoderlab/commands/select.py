@@ -22,7 +22,7 @@ from encoderlab.runs.frozen import MOST_UNKNOWN, share_unknown
 from encoderlab.runs.labels_so_far import FEW_RANDOM, accuracy_so_far, unlike_neighbours
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import open_model
-from encoderlab.runs.pool import SELECTED, Pool, read_pool, rows_to_write, types_to_write
+from encoderlab.runs.pool import Pool, read_pool, rows_to_write, types_to_write
 from encoderlab.runs.row_files import (
     WRITERS,
     check_output,
@@ -31,7 +31,7 @@ from encoderlab.runs.row_files import (
     printable_row,
     without_formulas,
 )
-from encoderlab.runs.selection import Chosen, Probabilities, Reason, choose_rows, classifier_of
+from encoderlab.runs.selection import SELECTED, Chosen, Probabilities, Reason, choose_rows, classifier_of
 from encoderlab.runs.vector_store import vectors_of
 
 SHOWN_LABELS = 10

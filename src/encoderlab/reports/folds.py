@@ -13,7 +13,7 @@ import numpy as np
 
 from encoderlab.errors import DataError
 from encoderlab.metrics.comparison import SEPARATOR
-from encoderlab.metrics.intervals import mean_of
+from encoderlab.metrics.intervals import mean_of, wilson
 from encoderlab.metrics.scores import within_range
 from encoderlab.reports import wording
 from encoderlab.reports.baselines import baseline_blocks, verdict_on
@@ -165,6 +165,19 @@ def out_of_fold_table(
     table = table.astype(dict.fromkeys(numbers, float))
     ours = {"fold": folds, **place_columns(where)}
     return pd.concat([pd.DataFrame(ours), table.rename(columns=carried_names(table.columns, ours))], axis=1)
+
+
+def add_random_rows(report: dict[str, Any], table: pd.DataFrame, drawn: np.ndarray) -> None:
+    """Add to the report the accuracy on the rows that were `drawn` at random to be labelled: the others were chosen,
+    and stand for no other texts.
+    """
+    right = np.asarray(table["label"] == table["predicted"])[drawn]
+    accuracy = float(right.mean())
+    bounds = wilson(accuracy, len(right))
+    report["drawn_at_random"] = {"n": len(right), "accuracy": accuracy, "accuracy_ci95": bounds}
+    figure = f"accuracy is {wording.score(accuracy)} (95% interval {wording.interval(bounds)})"
+    rows = f"the {wording.counted(len(right), 'row')} that were drawn at random to be labelled"
+    report["notes"].append(f"On {rows}, {figure}: the others were chosen, and say less about new texts")
 
 
 def labels_to_check(table: pd.DataFrame, names: Sequence[str], target: str) -> pd.DataFrame:

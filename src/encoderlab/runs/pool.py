@@ -20,9 +20,8 @@ from encoderlab.reports.predictions import carried_names, cell
 from encoderlab.runs import inputs
 from encoderlab.runs.model import Model, is_blank
 from encoderlab.runs.row_files import Row, Types, types_of
-from encoderlab.runs.selection import UNLABELLED, Chosen, Reason
+from encoderlab.runs.selection import SELECTED, UNLABELLED, Chosen, Reason
 
-SELECTED = "selected"  # the column that says why a row was chosen
 _ROWS_AT_A_TIME = 1000
 
 

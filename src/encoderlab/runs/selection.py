@@ -22,6 +22,7 @@ UNSURE_PER_CHOSEN = 5  # rows with the smallest margins among which those to lab
 CLUSTERED_ROWS = 20_000  # on which centres are fitted; more move them little
 ITERATIONS = 20  # of k-means
 STRENGTH = 10.0  # C of the logistic regression, for vectors of length 1
+SELECTED = "selected"  # the column that says why a row was chosen
 UNLABELLED = -1  # the class of a row without a label
 _ROWS_AT_A_TIME = 8192
 
