@@ -50,14 +50,25 @@ def test_the_head_alone_is_kept_where_it_is_better_on_validation(command, line, 
     assert report_of(tmp_path / "again")["splits"]["test"]["accuracy"] == report["splits"]["test"]["accuracy"]
 
 
-def test_the_finetuned_model_is_kept_where_both_are_equal(command, line, shipped, tmp_path):
-    command(*line, "training.learning_rate=0.01", "training.epochs=20", "run_dir=run")
+def test_the_finetuned_model_is_kept_where_it_is_better(command, line, shipped, tmp_path):
+    for name in ("train", "validation", "test"):  # which of two words comes first is nothing that a mean vector says
+        rows = [
+            f"warm {'a ' * (row // 8)}dull,0" if row % 2 else f"dull {'a ' * (row // 8)}warm,1" for row in range(96)
+        ]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    command(*line, "training.learning_rate=0.01", "training.epochs=60", "training.patience=null", "run_dir=run")
     report = report_of(tmp_path / "run")
     compared = report["checkpoint"]["head_alone"]
-    assert compared["accuracy"] == compared["finetuned_accuracy"] == 1
+    assert compared["finetuned_accuracy"] > compared["accuracy"]
     assert not compared["kept"] and report["checkpoint"]["step"] > 0
     assert any("finetuned model is kept" in note for note in report["notes"])
     assert not encoder_is(tmp_path / "run", shipped)
+
+
+def test_of_equal_scores_the_head_alone_is_kept(command, line, tmp_path):
+    command(*line, "training.learning_rate=0.01", "training.epochs=20", "run_dir=run")
+    compared = report_of(tmp_path / "run")["checkpoint"]["head_alone"]
+    assert compared["accuracy"] == compared["finetuned_accuracy"] == 1 and compared["kept"]
 
 
 @pytest.mark.slow
