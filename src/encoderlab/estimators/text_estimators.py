@@ -294,7 +294,7 @@ def _weighted(training: Training) -> Training:
     rows["train"] = cast("ExampleRows", rows["train"]).weighted(weights)
     head_alone = training.head_alone
     if head_alone is not None:  # it was fitted without weights
-        head_alone = fit_head_alone(training.model, rows)
+        head_alone = fit_head_alone(training.model, rows, head_alone.chosen)
     return replace(training, rows=rows, head_alone=head_alone)
 
 

@@ -151,6 +151,28 @@ class ExampleRows:
         return batch
 
 
+class PartOfRows(ExampleRows):
+    """The labelled rows at some `positions` of others, renumbered."""
+
+    def __init__(self, rows: ExampleRows, positions: np.ndarray) -> None:
+        assert rows.targets is not None and rows.targets.of_rows is not None
+        self.whole = rows
+        self.positions = positions
+        self.store = rows.store
+        self.format = rows.format
+        self.targets = Targets(rows.targets.known[positions], rows.targets.of_rows[positions])
+        self.of_words = rows.of_words
+        self.weights = None if rows.weights is None else rows.weights[positions]
+        self.lengths = rows.lengths[positions]
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
+        batch = self.whole.gather(self.positions[rows], pad_id)
+        return replace(batch, rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)))
+
+
 def side_by_side(
     flat: np.ndarray, lengths: np.ndarray, first_lengths: np.ndarray, pad_id: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
