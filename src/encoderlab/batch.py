@@ -45,7 +45,7 @@ class Batch:
     `token_labels` holds their labels. `rows` gives the index of each example in its split; it is empty in a batch
     `without_rows`. `n_tokens` counts real tokens, and `n_targets` the target positions if they are still to be drawn
     (None: unknown). Both are plain numbers, so reading them never waits for a device. `teacher` holds the
-    teacher's outputs, in distillation.
+    teacher's outputs, in distillation, and `weights` what each row weighs in the loss (None: 1).
 
     A row is one sequence unless a long text is read in several windows. `row_of_sequence` then gives the row of the
     batch that each sequence belongs to, in ascending order (None: every row is one sequence). Predictions have one row
@@ -63,6 +63,7 @@ class Batch:
     n_targets: int | None = None
     teacher: TeacherOutputs | None = None
     row_of_sequence: Int[Tensor, " sequences"] | None = None
+    weights: Float[Tensor, " batch"] | None = None
 
     def __len__(self) -> int:
         """Return how many rows the model computes. `len(rows)`, how many count, is 0 in a batch `without_rows`."""
@@ -107,6 +108,7 @@ class Batch:
             n_tokens=(end - begin) * length if mask is None else int(mask.sum()),
             teacher=None if self.teacher is None else self.teacher.select(slice(first, last), targets_here),
             row_of_sequence=None if self.row_of_sequence is None else self.row_of_sequence[begin:end] - first,
+            weights=None if self.weights is None else self.weights[first:last],
         )
 
     def _sequences_before(self, row: int) -> int:

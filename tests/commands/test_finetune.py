@@ -262,5 +262,5 @@ def test_an_interrupted_run_on_very_few_rows_resumes(command, stop_after, shippe
     with pytest.raises(Interrupted):
         command(*line)
     stop_after(-1)
-    command("finetune", "resume=run")
+    command(*line, "resume=auto")  # the same line, as a restarted process repeats it
     assert report_of(tmp_path / "run")["scored_split"] == "train"

@@ -50,14 +50,25 @@ def test_the_head_alone_is_kept_where_it_is_better_on_validation(command, line, 
     assert report_of(tmp_path / "again")["splits"]["test"]["accuracy"] == report["splits"]["test"]["accuracy"]
 
 
-def test_the_finetuned_model_is_kept_where_both_are_equal(command, line, shipped, tmp_path):
-    command(*line, "training.learning_rate=0.01", "training.epochs=20", "run_dir=run")
+def test_the_finetuned_model_is_kept_where_it_is_better(command, line, shipped, tmp_path):
+    for name in ("train", "validation", "test"):  # which of two words comes first is nothing that a mean vector says
+        rows = [
+            f"warm {'a ' * (row // 8)}dull,0" if row % 2 else f"dull {'a ' * (row // 8)}warm,1" for row in range(96)
+        ]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    command(*line, "training.learning_rate=0.01", "training.epochs=60", "training.patience=null", "run_dir=run")
     report = report_of(tmp_path / "run")
     compared = report["checkpoint"]["head_alone"]
-    assert compared["accuracy"] == compared["finetuned_accuracy"] == 1
+    assert compared["finetuned_accuracy"] > compared["accuracy"]
     assert not compared["kept"] and report["checkpoint"]["step"] > 0
     assert any("finetuned model is kept" in note for note in report["notes"])
     assert not encoder_is(tmp_path / "run", shipped)
+
+
+def test_of_equal_scores_the_finetuned_model_is_kept(command, line, tmp_path):
+    command(*line, "training.learning_rate=0.01", "training.epochs=20", "run_dir=run")
+    compared = report_of(tmp_path / "run")["checkpoint"]["head_alone"]
+    assert compared["accuracy"] == compared["finetuned_accuracy"] == 1 and not compared["kept"]
 
 
 @pytest.mark.slow
@@ -110,3 +121,45 @@ def test_pairs_that_are_read_separately_have_a_head_alone_too(command, line, tmp
     pair = ("dataset.text=text", "dataset.text_pair=other", "dataset.label=label")
     command(*line, *pair, "training.learning_rate=1e-9", "run_dir=run")
     assert json.dumps(report_of(tmp_path / "run")["checkpoint"]["head_alone"]["accuracy"]) == "1.0"
+
+
+@pytest.fixture
+def few_rows(line, tmp_path):
+    """Return the command line with 40 training rows, of which none are held out."""
+    lines = (tmp_path / "train.csv").read_text(encoding="utf-8").splitlines()
+    (tmp_path / "train.csv").write_text("\n".join(lines[:41]) + "\n", encoding="utf-8")
+    return tuple(word for word in line if "validation" not in word)
+
+
+def test_without_validation_rows_folds_say_that_the_head_alone_is_better(command, few_rows, shipped, tmp_path):
+    command(*few_rows, "training.learning_rate=1e-9", "run_dir=run")
+    report = report_of(tmp_path / "run")
+    checkpoint = report["checkpoint"]
+    assert (checkpoint["step"], checkpoint["chosen_on"]) == (0, "cross-validation")
+    assert checkpoint["head_alone"]["kept"]
+    assert any("folds" in note for note in report["notes"])
+    assert encoder_is(tmp_path / "run", shipped)
+
+
+def test_without_validation_rows_the_finetuned_model_is_kept_within_noise(command, few_rows, tmp_path):
+    command(*few_rows, "training.learning_rate=0.01", "training.epochs=20", "run_dir=run")
+    report = report_of(tmp_path / "run")
+    assert report["checkpoint"] == {"step": 40, "chosen_by": "last step", "chosen_on": None}
+    assert any("finetuned model is kept" in note for note in report["notes"])
+
+
+@pytest.mark.slow
+def test_folds_change_no_step_of_the_run_and_a_resumed_run_has_none(command, few_rows, stop_after, tmp_path):
+    learns = (*few_rows, "training.learning_rate=0.01", "training.epochs=10")
+    command(*learns, "training.keep=last", "run_dir=without")
+    command(*learns, "run_dir=whole")
+    stop_after(7)
+    with pytest.raises(Interrupted):
+        command(*learns, "run_dir=run")
+    stop_after(-1)
+    command(*learns, "run_dir=run", "resume=auto")
+    weights = weights_of(tmp_path / "whole")
+    for name in ("without", "run"):
+        others = weights_of(tmp_path / name)
+        assert all(torch.equal(weight, others[part]) for part, weight in weights.items())
+    assert report_of(tmp_path / "run")["notes"] == report_of(tmp_path / "whole")["notes"]

@@ -258,8 +258,16 @@ def _linear_on_vectors(data: _Data, vectors: Features) -> tuple[Predictions, np.
         return _predicted(data, model.fit(x, y), vectors)
 
 
-def choose_strength(model: Any, name: str, scoring: str, x: np.ndarray, y: np.ndarray, n_labels: int) -> None:
-    """Set the parameter `name` of a linear model by cross-validation, on a part of many rows.
+def choose_strength(
+    model: Any,
+    name: str,
+    scoring: str,
+    x: np.ndarray,
+    y: np.ndarray,
+    n_labels: int,
+    weights: np.ndarray | None = None,
+) -> None:
+    """Set the parameter `name` of a linear model by cross-validation, on a part of many rows, which may have weights.
 
     With a label of a single row, the model keeps its own.
     """
@@ -270,7 +278,8 @@ def choose_strength(model: Any, name: str, scoring: str, x: np.ndarray, y: np.nd
     folds = min(_FOLDS, rarest)
     if folds >= 2:
         search = GridSearchCV(model, {name: _STRENGTHS}, scoring=scoring, cv=folds)
-        search.fit(x[some], y[some])
+        weighted = {} if weights is None else {"sample_weight": weights[some]}
+        search.fit(x[some], y[some], **weighted)
         model.set_params(**search.best_params_)
 
 

@@ -117,7 +117,7 @@ def read_line(command: str, arguments: Sequence[str]) -> CommandLine:
 
         # Texts and paths arrive as they were typed, and a user's own files imply a task.
         overrides = list(map(_quoted, _with_names(command, options.overrides)))
-        names = {override.partition("=")[0] for override in overrides}
+        names = {override.partition("=")[0] for override in overrides if override != "resume=auto"}
         if command in LABELLED_BY_DEFAULT and OWN_DATA & {*overrides} and not names & {"task", "experiment", "resume"}:
             overrides.append("task=classification")  # the default task would only lend own data its name
 

@@ -114,8 +114,8 @@ def set_linear_head(model: Model, rows: ExampleRows, *, tuned: bool = False) -> 
     regression = LogisticRegression(C=strength, max_iter=1000, class_weight=weights)
     with one_thread_quietly():
         if tuned:
-            choose_strength(regression, "C", "neg_log_loss", scaled, classes, len(model.labels))
-        regression.fit(scaled, classes)
+            choose_strength(regression, "C", "neg_log_loss", scaled, classes, len(model.labels), rows.weights)
+        regression.fit(scaled, classes, rows.weights)
 
     # The head reads the features as they are.
     weight = regression.coef_ * scale

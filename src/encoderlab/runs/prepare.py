@@ -21,7 +21,7 @@ from encoderlab.reports.training import show_pairs
 from encoderlab.runs.distillation import Teacher, check_distillation
 from encoderlab.runs.document_facts import pair_facts
 from encoderlab.runs.frozen import set_linear_head, wants_linear_head
-from encoderlab.runs.head_alone import HeadAlone, fit_head_alone, wants_head_alone
+from encoderlab.runs.head_alone import HeadAlone, prepare_head_alone
 from encoderlab.runs.load_data import has_rows_to_score, load_data
 from encoderlab.runs.model import Model, build_network
 from encoderlab.runs.pretrained import load_into, load_start, shape_for, start_fingerprint, tokenizer_for
@@ -84,8 +84,8 @@ class Training:
         epoch = "window" if model.config.dataset.is_stream else "epoch"
         evaluated = "validation" in self.rows
         length = length_in_words(model.config.training, len(self.rows["train"]), evaluated=evaluated, epoch=epoch)
-        if self.head_alone is not None and self.head_alone.asked_for:
-            length = "no steps: the head is a logistic regression on the encoder's vectors (training.freeze_layers=all)"
+        if self.head_alone is not None and self.head_alone.chosen is not None:
+            length = "no steps: the head is a logistic regression on the encoder's vectors"
         parameters = f"{model.network.n_parameters:,} parameters"
         announce(parameters, *model.choices, str(self.micro_batches), length, f"run folder {run.folder}")
 
@@ -161,17 +161,18 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
         if teacher is not None:
             rows = teacher.teach(config, model, start, data, rows)
 
+    micro_batches = MicroBatches.of(requested.training, config.training, processes)
+
     # What is set once the rows are known: a head that starts at a linear model, the head alone, a compiled encoder.
     head_alone = None
     if isinstance(data, Data) and not config.dry_run:
+        head_alone, more = prepare_head_alone(model, data, rows, command, micro_batches)
+        notes += more
         notes += start_at_linear_head(model, data, rows)
-        if wants_head_alone(model, data, command):
-            head_alone = fit_head_alone(model, rows)
     model.compiled = compile_if_it_pays(model, rows["train"])
     if config.resume is not None:  # its settings are settled, so that only its records know what was decided
         resume = Run(config.resume)  # which other machines need not have
         notes = processes.broadcast_from_main(lambda: environment_of(resume).get("notes")) or notes
-    micro_batches = MicroBatches.of(requested.training, config.training, processes)
     files = {} if teacher is None else teacher.fingerprints(config)
     files |= start_fingerprint(config, processes)
     return Training(command, requested, data, model, rows, micro_batches, notes, data_notes, files, head_alone)

@@ -31,7 +31,7 @@ def losses(
     share = 1.0 if teacher is None else 1.0 - teacher.weight  # of the labels
     if prediction.sequence_logits is not None and batch.labels is not None:
         logits = _of_rows(prediction.sequence_logits, batch).float()
-        summed["sequence"] = share * sequence_loss(logits, batch.labels, label_weights)
+        summed["sequence"] = share * sequence_loss(logits, batch.labels, label_weights, batch.weights)
     if prediction.token_logits is not None and batch.token_labels is not None:
         logits = prediction.token_logits.float()
         summed["token"] = share * F.cross_entropy(logits, batch.token_labels, label_weights, reduction="sum")
@@ -42,17 +42,34 @@ def sequence_loss(
     logits: Float[Tensor, "batch classes"],
     targets: Int[Tensor, " batch"] | Float[Tensor, "batch classes"] | Float[Tensor, " batch"],
     label_weights: LabelWeights | None = None,
+    row_weights: Float[Tensor, " batch"] | None = None,
 ) -> Float[Tensor, ""]:
     """Return the loss of whole sequences, summed over them; it depends on the kind of `targets`.
 
     Class ids: cross entropy. A 0 or 1 for each label: binary cross entropy, averaged over them. Numbers: squared error.
     """
+    if row_weights is not None:
+        return (_loss_of_each(logits, targets, label_weights) * row_weights).sum()
     if not targets.is_floating_point():
         return F.cross_entropy(logits, targets, label_weights, reduction="sum")
     if targets.ndim == 2:
         by_label = F.binary_cross_entropy_with_logits(logits, targets, pos_weight=label_weights, reduction="none")
         return by_label.sum() / targets.shape[1]
     return F.mse_loss(logits[:, 0], targets, reduction="sum")
+
+
+def _loss_of_each(
+    logits: Float[Tensor, "batch classes"],
+    targets: Int[Tensor, " batch"] | Float[Tensor, "batch classes"] | Float[Tensor, " batch"],
+    label_weights: LabelWeights | None,
+) -> Float[Tensor, " batch"]:
+    """Return the loss of each sequence, as `sequence_loss` adds them up."""
+    if not targets.is_floating_point():
+        return F.cross_entropy(logits, targets, label_weights, reduction="none")
+    if targets.ndim == 2:
+        by_label = F.binary_cross_entropy_with_logits(logits, targets, pos_weight=label_weights, reduction="none")
+        return by_label.mean(1)
+    return F.mse_loss(logits[:, 0], targets, reduction="none")
 
 
 def count_targets(batch: Batch) -> dict[str, int]:
