@@ -183,6 +183,8 @@ USING = [
     ("explain run={brackets} text=( rows=[0]", SETTING, "text is given together"),
     ("attention run={brackets} text_pair=(", SETTING, "text_pair"),
     ("attention run={brackets} rows=[300]", DATA, "300"),
+    ("export run={brackets} path=there license='My Own'", SETTING, "My Own"),
+    ("export run={brackets} path=there format=web library=nowhere", SETTING, "npm install"),
     ("predict run=nowhere text=a", DATA, "nowhere"),
     ("eval run=.", DATA, "run=."),
 ]

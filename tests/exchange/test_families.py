@@ -123,6 +123,21 @@ def test_sentence_vectors_are_pooled_as_they_were_trained(tmp_path, command, sta
     assert start.shape.pooling is (Pooling.mean if mean else Pooling.cls) and "pool.dense.weight" not in start.weights
 
 
+@pytest.mark.parametrize("module", ["Normalize", "Dense"])
+def test_sentence_vectors_have_length_1_if_they_were_trained_so(tmp_path, command, module):
+    folder_of("roberta", tmp_path / "start")
+    modules = [{"idx": 2, "path": f"2_{module}", "type": f"sentence_transformers.models.{module}"}]
+    (tmp_path / "start" / "modules.json").write_text(json.dumps(modules))
+    (tmp_path / "texts.txt").write_text("A good film", encoding="utf-8")
+    command("embed", "run=start", "input=texts.txt", "output=vectors.npy")
+    command("embed", "run=start", "input=texts.txt", "output=as_they_are.npy", "normalize=false")
+    ours = encoderlab.load(tmp_path / "start").embed("A good film")[0]
+    lengths = [np.linalg.norm(vector) for vector in (np.load("vectors.npy")[0], ours)]
+    unscaled = np.linalg.norm(np.load("as_they_are.npy")[0])
+    assert lengths == pytest.approx([1, 1] if module == "Normalize" else [unscaled, unscaled], rel=1e-2)
+    assert abs(unscaled - 1) > 0.1
+
+
 def test_sentence_vectors_that_are_pooled_in_another_way_are_refused(tmp_path, command):
     folder_of("roberta", tmp_path / "start")
     (tmp_path / "start" / "1_Pooling").mkdir()

@@ -30,6 +30,7 @@ def embed(config: EmbedConfig) -> None:
 
     # The vectors are written as they are computed, behind a header whose number of rows is corrected at the end.
     width = model.shape.d_model
+    normalize = model.normalizes if config.normalize is None else config.normalize
     examples, total = _examples(config, model)
     n_rows = n_cut = 0
     with written_whole("output", output) as temporary, temporary.open("wb") as array:
@@ -39,7 +40,7 @@ def embed(config: EmbedConfig) -> None:
                 wrong = "A pair has no single vector: this model reads its texts separately (model.pairs=separate)"
                 raise SettingError(wrong, remedy="Embed a file of first texts and one of second texts")
             rows = model.rows(chunk)
-            vectors = model.vectors(rows, config.pooling, normalize=config.normalize)
+            vectors = model.vectors(rows, config.pooling, normalize=normalize)
             array.write(vectors.astype("<f4", copy=False).data)
             n_rows += len(chunk)
             n_cut += int(rows.truncated().sum())

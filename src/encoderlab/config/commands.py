@@ -330,7 +330,9 @@ class EmbedConfig(InputConfig):
         None,
         "The vector of a text: mean of its tokens' vectors, or cls; null: as sentence vectors were trained, else mean.",
     )
-    normalize: bool = setting(False, "Scale each vector to length 1.")
+    normalize: bool | None = setting(
+        None, "Scale each vector to length 1; null: as sentence vectors were trained, else not."
+    )
     precision: Precision = setting(Precision.fp32, "Of the matrix products: fp32 (exact), bf16 (faster), or auto.")
 
 

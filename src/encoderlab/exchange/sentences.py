@@ -1,12 +1,17 @@
-"""How a folder of sentence-transformers pools the vectors of a text's tokens, which its 1_Pooling/config.json says."""
+"""How a folder of sentence-transformers makes the vector of a text: 1_Pooling/config.json says how it pools the vectors
+of its tokens, and modules.json whether the result has length 1.
+"""
 
+import json
 from pathlib import Path
 
 from encoderlab.errors import DataError
-from encoderlab.exchange.weights import read_config
+from encoderlab.exchange.weights import LARGEST_JSON, read_config
 from encoderlab.model.config import Pooling
 
 FOLDER = "1_Pooling"
+MODULES = "modules.json"
+NORMALIZE = ".Normalize"  # how the name of the class ends, whose module has moved between versions
 # Since version 6 there is one key with a name, before there was one key for each kind.
 KEY, PREFIX = "pooling_mode", "pooling_mode_"
 KNOWN = {"cls": Pooling.cls, "cls_token": Pooling.cls, "mean": Pooling.mean, "mean_tokens": Pooling.mean}
@@ -25,3 +30,17 @@ def sentence_pooling(folder: Path) -> Pooling | None:
     if len(names) > 1 or names[0] not in KNOWN:
         raise DataError(f"{folder / FOLDER} pools tokens by {', '.join(names)[:80]}", allowed="cls or mean")
     return KNOWN[names[0]]
+
+
+def normalizes(folder: Path) -> bool:
+    """Return whether the folder's vectors have length 1. Raises DataError if modules.json is damaged."""
+    path = folder / MODULES
+    if not path.is_file():
+        return False
+    try:
+        if path.stat().st_size > LARGEST_JSON:
+            raise ValueError("it is too large")
+        modules = json.loads(path.read_text(encoding="utf-8"))
+        return any(str(module["type"]).endswith(NORMALIZE) for module in modules)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise DataError(f"{path} is damaged", allowed="a list of modules with types") from None

@@ -116,6 +116,11 @@ class Model:
         return self.config.task.name
 
     @property
+    def normalizes(self) -> bool:
+        """Return whether the encoder's sentence vectors were trained to have length 1."""
+        return getattr(self.config.task, "normalize", False)
+
+    @property
     def origin(self) -> Provenance:
         """Return the `provenance` of a finished model."""
         assert self.provenance is not None, "a model in training has none"
@@ -175,18 +180,19 @@ class Model:
         return predictions
 
     def embed(
-        self, texts: str | Sequence[str | tuple[str, str]], pooling: str | None = None, *, normalize: bool = False
+        self, texts: str | Sequence[str | tuple[str, str]], pooling: str | None = None, *, normalize: bool | None = None
     ) -> np.ndarray:
         """Return a vector for each text, [texts, d_model]: the `mean` of its tokens or its `cls`, of length 1 if
         `normalize`. Without a `pooling` it is `cls` if the first token was trained to stand for the whole text, else
-        `mean`.
+        `mean`; without `normalize` it has length 1 if the encoder's sentence vectors were trained so.
 
         Raises SettingError and DataError as `predict` does.
         """
         if pooling is not None and pooling not in VectorPooling.__members__:
             raise SettingError(f"pooling={pooling} is not a valid choice", allowed=", ".join(VectorPooling.__members__))
         vector_pooling = None if pooling is None else VectorPooling[pooling]
-        return self.vectors(self.rows(self._examples(texts)), vector_pooling, normalize=normalize)
+        scales = self.normalizes if normalize is None else normalize
+        return self.vectors(self.rows(self._examples(texts)), vector_pooling, normalize=scales)
 
     def _examples(self, texts: str | Sequence[str | tuple[str, str]]) -> list[Example]:
         listed = [texts] if isinstance(texts, str) else texts

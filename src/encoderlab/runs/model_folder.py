@@ -23,7 +23,7 @@ from encoderlab.config.commands import OpenRunConfig, RunConfig, settings_to_dic
 from encoderlab.config.composing import settings_from_dict
 from encoderlab.data.tokenizers import PretrainedConfig, Tokenizer
 from encoderlab.errors import DataError, SettingError, one_line
-from encoderlab.exchange.sentences import sentence_pooling
+from encoderlab.exchange.sentences import normalizes, sentence_pooling
 from encoderlab.exchange.weights import check_shapes, read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, weight_shapes, without_weights
@@ -265,7 +265,7 @@ def _of_huggingface(folder: Path) -> Model:
     # tables are often padded to a round number of rows, which no text uses
     tables = {name: model.weights[name][:n_tokens].contiguous() for name in BY_TOKEN if name in model.weights}
     weights = model.weights | tables
-    task_config = _task_of(model, folder.resolve().name)
+    task_config = _task_of(model, folder)
     shape = model.config
     pooling = sentence_pooling(folder)
     if isinstance(task_config, EncodingConfig) and pooling is not None:
@@ -289,8 +289,9 @@ def _stated_length(folder: Path, reach: int) -> int:
     return min(stated, reach) if isinstance(stated, int) and stated > 1 else reach
 
 
-def _task_of(model: HuggingFaceModel, name: str) -> TaskConfig:
+def _task_of(model: HuggingFaceModel, folder: Path) -> TaskConfig:
     """Return the task that the checkpoint's heads were trained for."""
+    name = folder.resolve().name
     heads = model.heads
     if heads.vocabulary:
         second = SecondSentence.next if model.labels else SecondSentence.none
@@ -299,7 +300,7 @@ def _task_of(model: HuggingFaceModel, name: str) -> TaskConfig:
         # it may have learned IOB1, and transformers decodes this way
         return TaggingConfig(name=name, decoding=Decoding.argmax)
     if heads.sequence_classes is None:
-        return EncodingConfig(name=name)
+        return EncodingConfig(name=name, normalize=normalizes(folder))
     if heads.sequence_target == "number":
         return RegressionConfig(name=name, mean=0.0, deviation=1.0)
     if heads.sequence_target == "label_set":

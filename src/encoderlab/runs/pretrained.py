@@ -42,6 +42,7 @@ DOWNLOADED = [
     "vocab.txt",
 ]
 DOWNLOADED += ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"]
+DOWNLOADED += ["modules.json"]  # of sentence-transformers
 DOWNLOADED += ["vocab.json", "merges.txt", "sentencepiece.bpe.model"]  # of byte-level and Unigram vocabularies
 PROBE = "Déjà vu: the U.S. re-entered 12% of it, (so they say)"  # distinguishes case, accents and punctuation
 STARTS = "a shipped encoder, a run folder, a Hugging Face folder or a hub name (OWNER/NAME)"

@@ -121,7 +121,7 @@ class Run:
         return self.model.predict(texts)
 
     def embed(
-        self, texts: str | Sequence[str | tuple[str, str]], pooling: str | None = None, *, normalize: bool = False
+        self, texts: str | Sequence[str | tuple[str, str]], pooling: str | None = None, *, normalize: bool | None = None
     ) -> np.ndarray:
         """Return the vectors of the run's model, [texts, d_model]; see `Model.embed`."""
         return self.model.embed(texts, pooling, normalize=normalize)
