@@ -16,7 +16,7 @@ class TeacherOutputs:
 
     They are either logits of the task's classes, for whole sequences or for the target tokens, softened by
     `temperature`; or vectors, for whole sequences and for the target tokens. None: no such output. They have the
-    `weight` in the loss, and the labels, if there are any, the rest of 1.
+    `weight` in the loss, and the labels, if there are any, the rest of 1; vectors have a further weight by their kind.
     """
 
     sequence_logits: Float[Tensor, "batch classes"] | None = None
@@ -25,12 +25,26 @@ class TeacherOutputs:
     token_vectors: Float[Tensor, "targets d_teacher"] | None = None
     temperature: float = 1.0
     weight: float = 1.0
+    sequence_vector_weight: float = 1.0
+    token_vector_weight: float = 1.0
 
     def select(self, rows: slice, tokens: slice | Bool[Tensor, " targets"]) -> TeacherOutputs:
         """Return the outputs for some rows and for some target tokens."""
         where = {"sequence_logits": rows, "sequence_vectors": rows, "token_logits": tokens, "token_vectors": tokens}
         known = {name: output for name in where if (output := getattr(self, name)) is not None}
         return replace(self, **{name: output[where[name]] for name, output in known.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """How the rows of a micro-batch are compared with one another (Khosla et al. 2020, equation 2).
+
+    `n_anchors` counts the rows with another row of their label in the micro-batch; `weight` is that of the loss.
+    """
+
+    n_anchors: int
+    temperature: float
+    weight: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +56,8 @@ class Batch:
     `token_labels` holds their labels. `rows` gives the index of each example in its split; it is empty in a batch
     `without_rows`. `n_tokens` counts real tokens, and `n_targets` the target positions if they are still to be drawn
     (None: unknown). Both are plain numbers, so reading them never waits for a device. `teacher` holds the
-    teacher's outputs, in distillation.
+    teacher's outputs, in distillation. `contrast` says how rows are compared with one another (None: they are not); a
+    part of a batch has none, because it lacks the other rows.
 
     A row is one sequence unless a long text is read in several windows. `row_of_sequence` then gives the row of the
     batch that each sequence belongs to, in ascending order (None: every row is one sequence). Predictions have one row
@@ -59,6 +74,7 @@ class Batch:
     n_tokens: int
     n_targets: int | None = None
     teacher: TeacherOutputs | None = None
+    contrast: Contrast | None = None
     row_of_sequence: Int[Tensor, " sequences"] | None = None
 
     def __len__(self) -> int:

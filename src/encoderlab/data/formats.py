@@ -52,6 +52,7 @@ class OnMissing(Enum):
 
     error = "error"
     drop = "drop"
+    keep = "keep"
 
 
 @dataclass(frozen=True)

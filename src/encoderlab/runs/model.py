@@ -229,10 +229,7 @@ class Model:
         Without a `pooling`, it is that of the first token for an encoder whose sentence vectors were trained so, else
         the mean.
         """
-        if pooling is None:
-            of_first = self.shape.pooling is Pooling.cls and self.shape.pairs is Pairs.separate
-            pooling = VectorPooling.cls if of_first else VectorPooling.mean
-        encode = partial(self._vectors_of_batch, pooling=pooling, normalize=normalize)
+        encode = partial(self._vectors_of_batch, pooling=pooling or self.vector_pooling, normalize=normalize)
         vectors = np.empty((len(rows), self.shape.d_model), np.float32)
         for batch, of_rows in predict_batches(self.scoring_batches(rows), encode, self.compute):
             vectors[batch.rows.cpu().numpy()] = of_rows
@@ -262,6 +259,12 @@ class Model:
             expected, got = ("pairs of texts", "one text") if trained_on_pairs else ("single texts", "a pair")
             remedy = "Add text_pair (or its column)" if trained_on_pairs else "Remove text_pair"
             raise DataError(f"This model was trained on {expected}, but {got} was given", remedy=remedy)
+
+    @property
+    def vector_pooling(self) -> VectorPooling:
+        """Return how its vectors of texts are pooled, unless another way is asked for."""
+        of_first = self.shape.pooling is Pooling.cls and self.shape.pairs is Pairs.separate
+        return VectorPooling.cls if of_first else VectorPooling.mean
 
     @property
     def own_dataset(self) -> DatasetConfig:
