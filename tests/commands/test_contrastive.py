@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
+import yaml
 
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import Pairs, Pooling
@@ -67,6 +68,8 @@ def test_texts_of_one_label_come_nearer_and_other_commands_start_from_the_run(co
     finetune = ("task=classification", "dataset=files", "dataset.path=rows.csv", "dataset.on_missing=drop")
     command("finetune", *finetune, "init_from=run", "training.steps=2", "baselines=false", "run_dir=finetuned")
     assert report_of("finetuned")["init_from"] == "run"
+    settings = yaml.safe_load(Path("finetuned/config.yaml").read_text(encoding="utf-8"))
+    assert settings["model"]["pooling"] == "cls"
     with pytest.raises(DataError, match="predicts nothing"):
         command("predict", "run=run", "text=film")
     with pytest.raises(DataError, match="cannot be scored without it"):

@@ -30,9 +30,9 @@ from encoderlab.data.files import read_unlabelled
 from encoderlab.data.tokens import tokenize_examples
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Positions
-from encoderlab.model.heads import MeanPool
+from encoderlab.model.heads import ClsPool, MeanPool
 from encoderlab.model.packing import attendable
-from encoderlab.runs.model import POOLINGS, Model
+from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import open_model
 from encoderlab.runs.pretrained import TOKEN_TABLE, encoder_folder, load_pretrained, vocabulary_difference
 from encoderlab.system.device import Compute
@@ -242,7 +242,8 @@ def keep_vectors(model: Model, start: Model, train: Rows) -> None:
     task = cast("Contrastive", model.task)
     rows = cast("ContrastiveRows", train)
     rows.refuse_lone_labels()
-    task.teacher = vectors_by(start, POOLINGS[start.vector_pooling], model.compute)
+    pool = ClsPool() if start.first_token_is_trained else MeanPool()
+    task.teacher = vectors_by(start, pool, model.compute)
 
     def sequence_vectors(batch: Batch) -> Tensor:
         assert task.teacher is not None

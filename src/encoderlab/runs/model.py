@@ -179,7 +179,8 @@ class Model:
         self, texts: str | Sequence[str | tuple[str, str]], pooling: str | None = None, *, normalize: bool = False
     ) -> np.ndarray:
         """Return a vector for each text, [texts, d_model]: the `mean` of its tokens or its `cls`, of length 1 if
-        `normalize`. Without a `pooling` it is the one that the encoder's sentence vectors were trained with, else mean.
+        `normalize`. Without a `pooling` it is `cls` if the first token was trained to stand for the whole text, else
+        `mean`.
 
         Raises SettingError and DataError as `predict` does.
         """
@@ -226,10 +227,12 @@ class Model:
     ) -> np.ndarray:
         """Return the vector of each row, [rows, d_model]; for a row in several windows, the mean of theirs.
 
-        Without a `pooling`, it is that of the first token for an encoder whose sentence vectors were trained so, else
-        the mean.
+        Without a `pooling`, it is that of the first token if that was trained to stand for the whole text, else the
+        mean.
         """
-        encode = partial(self._vectors_of_batch, pooling=pooling or self.vector_pooling, normalize=normalize)
+        if pooling is None:
+            pooling = VectorPooling.cls if self.first_token_is_trained else VectorPooling.mean
+        encode = partial(self._vectors_of_batch, pooling=pooling, normalize=normalize)
         vectors = np.empty((len(rows), self.shape.d_model), np.float32)
         for batch, of_rows in predict_batches(self.scoring_batches(rows), encode, self.compute):
             vectors[batch.rows.cpu().numpy()] = of_rows
@@ -261,10 +264,15 @@ class Model:
             raise DataError(f"This model was trained on {expected}, but {got} was given", remedy=remedy)
 
     @property
-    def vector_pooling(self) -> VectorPooling:
-        """Return how its vectors of texts are pooled, unless another way is asked for."""
-        of_first = self.shape.pooling is Pooling.cls and self.shape.pairs is Pairs.separate
-        return VectorPooling.cls if of_first else VectorPooling.mean
+    def first_token_is_trained(self) -> bool:
+        """Return whether the vector of the first token was trained to stand for the whole text: by labels, or, in an
+        encoder that reads the texts of a pair separately, as its sentence vector.
+        """
+        if self.shape.pooling is not Pooling.cls:
+            return False
+        heads = self.task.heads
+        by_labels = heads.sequence_classes is not None and not heads.vocabulary
+        return by_labels or self.shape.pairs is Pairs.separate
 
     @property
     def own_dataset(self) -> DatasetConfig:

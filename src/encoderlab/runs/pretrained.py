@@ -87,21 +87,21 @@ def load_pretrained(init_from: str, setting: str = "init_from") -> Model:
 def shape_for(task: TaskConfig, start: Model | None) -> ModelConfig | None:
     """Return the shape of a pretrained encoder for a run of `task`; None without one.
 
-    The pooling is kept if a task with labels or a pooler was trained with it. Otherwise it is the mean, which from
-    pretraining alone scored 0.727 on the built-in task, and the first token 0.699; an encoder of another family keeps
-    that family's own, with which it can be exported. Pretraining reads a pair as one sequence, unless it trains the
-    vector of a text, which is that of its first token.
+    The pooling is kept if a task with labels, a pooler or sentence vectors were trained with it. Otherwise it is the
+    mean, which from pretraining alone scored 0.727 on the built-in task, and the first token 0.699; an encoder of
+    another family keeps that family's own, with which it can be exported. Pretraining reads a pair as one sequence.
     """
     if start is None:
         return None
     if task.of_vectors:
-        return replace(start.shape, pooling=Pooling.cls, pairs=Pairs.separate)
+        return replace(start.shape, pooling=Pooling.cls, pairs=Pairs.separate)  # it trains the first token
     if task.command == "pretrain":
         return replace(start.shape, pairs=Pairs.joint)
     heads = start.task.heads
     has_classes = heads.sequence_classes is not None and not heads.vocabulary
     has_pooler = "pool.dense.weight" in start.pooler or "pool.dense.weight" in start.network.state_dict()
-    if has_classes or has_pooler or start.shape.family is not None:
+    is_trained = has_classes or has_pooler or start.first_token_is_trained
+    if is_trained or start.shape.family is not None:
         return start.shape
     return replace(start.shape, pooling=Pooling.mean)
 
