@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from torch.nn import functional as F  # noqa: N812
 
 from encoderlab.batch import Batch, Contrast
 from encoderlab.data.token_store import Column, TokenStore
@@ -24,6 +25,7 @@ from encoderlab.tasks.sequences import SequenceFormat
 MOST_OF_A_SET = 20_000  # rows by which the share of a set grows
 ROWS_OF_A_MEAN = 12  # of a label: enough to know which labels are near it
 MEANS_SEED = 7
+ROWS_AT_A_TIME = 256
 SHORTEST_LENGTHS = 32  # tokens: texts up to this length share micro-batches, then those up to twice as much, and so on
 
 
@@ -131,14 +133,24 @@ class ContrastiveRows(ExampleRows):
         for number, of_set in enumerate(self.sets):
             if len(of_set.rows) <= self.comparison.compared_labels:
                 continue
-            means = []
-            for of_label in of_set.rows:
-                sample = draw.permutation(of_label)[:ROWS_OF_A_MEAN]
-                unit = torch.nn.functional.normalize(vectors(self.gather(sample, pad_id).to(device)).float(), dim=-1)
-                means.append(torch.nn.functional.normalize(unit.mean(dim=0), dim=0))
-            stacked = torch.stack(means)
-            nearest = (stacked @ stacked.T).argsort(dim=1, descending=True, stable=True)
-            self.sets[number] = replace(of_set, nearest=nearest.cpu().numpy())
+            samples = [draw.permutation(of_label)[:ROWS_OF_A_MEAN] for of_label in of_set.rows]
+            label = np.repeat(np.arange(len(samples)), [len(sample) for sample in samples])
+            unit = self._unit_vectors(np.concatenate(samples), vectors, pad_id, device)
+            sums = unit.new_zeros(len(samples), unit.shape[1]).index_add(0, torch.from_numpy(label), unit)
+            means = F.normalize(sums, dim=1)
+            nearest = (means @ means.T).argsort(dim=1, descending=True, stable=True)
+            self.sets[number] = replace(of_set, nearest=nearest.numpy())
+
+    def _unit_vectors(
+        self, rows: np.ndarray, vectors: Callable[[Batch], torch.Tensor], pad_id: int, device: torch.device
+    ) -> torch.Tensor:
+        """Return the starting encoder's vectors of some rows, of length 1: float32 [rows, d_model], on the CPU."""
+        order = np.argsort(self.lengths[rows], kind="stable")
+        in_order = []
+        for places in np.array_split(order, max(len(rows) // ROWS_AT_A_TIME, 1)):
+            batch = self.gather(rows[places], pad_id).to(device)
+            in_order.append(F.normalize(vectors(batch).float(), dim=1).cpu())
+        return torch.cat(in_order)[torch.from_numpy(np.argsort(order))]
 
     def steps(self, batch_size: int, seed: int, after: int) -> Iterator[list[np.ndarray]]:
         """Yield the rows of each micro-batch of step `after` + 1, + 2, and so on; the last has texts without a label.
