@@ -26,8 +26,8 @@ def rows_of(labels=LABELS, sets=SETS, lengths=None, **settings):
     return ContrastiveRows(store, format, labels, sets, N_LABELS, config, lambda batch: batch)
 
 
-def first_steps(rows, number, batch_size=128, seed=0, after=0):
-    return list(islice(rows.steps(batch_size, seed, after), number))
+def first_steps(rows, number, micro_batches=4, seed=0, after=0):
+    return list(islice(rows.steps(micro_batches, seed, after), number))
 
 
 def test_a_micro_batch_is_of_one_set_and_has_equally_many_rows_of_its_labels():
@@ -63,7 +63,7 @@ def test_a_step_depends_on_the_seed_and_its_number_alone():
 
 
 def test_labels_that_lie_near_each_other_meet_in_their_share_of_the_micro_batches():
-    rows = rows_of(related_share=1.0)
+    rows = rows_of(related_share=1.0, lengths=[2 + row % 5 for row in range(len(LABELS))])
     angle = torch.tensor(np.where(LABELS < 0, 0, LABELS) * np.pi / N_LABELS)
     vectors = torch.stack([angle.cos(), angle.sin()], dim=1)
     rows.relate(lambda batch: vectors[batch.rows], TOKENIZER.pad_id, torch.device("cpu"))
@@ -77,10 +77,10 @@ def test_labels_that_lie_near_each_other_meet_in_their_share_of_the_micro_batche
 
 def test_labels_with_few_rows_and_small_sets_are_read_whole():
     pairs = rows_of(np.repeat(np.arange(20), 2), ["pairs"] * 40)
-    (micro_batch,) = first_steps(pairs, 1, batch_size=32)[0]
+    (micro_batch,) = first_steps(pairs, 1, micro_batches=1)[0]
     assert len(micro_batch) == 32 and (np.bincount(pairs.classes[micro_batch])[:20] <= 2).all()
     small = rows_of(np.array([0, 0, 1]), ["small"] * 3)
-    (micro_batch,) = first_steps(small, 1, batch_size=32)[0]
+    (micro_batch,) = first_steps(small, 1, micro_batches=1)[0]
     assert sorted(micro_batch) == [0, 1, 2]
 
 

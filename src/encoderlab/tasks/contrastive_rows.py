@@ -19,7 +19,7 @@ from torch.nn import functional as F  # noqa: N812
 from encoderlab.batch import Batch, Contrast
 from encoderlab.data.token_store import Column, TokenStore
 from encoderlab.errors import DataError
-from encoderlab.tasks.rows import ExampleRows, Targets, side_by_side
+from encoderlab.tasks.rows import ExampleRows, Targets
 from encoderlab.tasks.sequences import SequenceFormat
 
 MOST_OF_A_SET = 20_000  # rows by which the share of a set grows
@@ -152,25 +152,23 @@ class ContrastiveRows(ExampleRows):
             in_order.append(F.normalize(vectors(batch).float(), dim=1).cpu())
         return torch.cat(in_order)[torch.from_numpy(np.argsort(order))]
 
-    def steps(self, batch_size: int, seed: int, after: int) -> Iterator[list[np.ndarray]]:
-        """Yield the rows of each micro-batch of step `after` + 1, + 2, and so on; the last has texts without a label.
-
-        Sets are drawn by the square root of their rows.
+    def steps(self, micro_batches: int, seed: int, after: int) -> Iterator[list[np.ndarray]]:
+        """Yield the rows of each micro-batch of step `after` + 1, + 2, and so on: each of a set, drawn by the square
+        root of its rows, and one more of texts without a label.
         """
         comparison = self.comparison
         weights = np.array([min(of_set.n_rows, MOST_OF_A_SET) ** 0.5 for of_set in self.sets])
-        number = max(round(batch_size / comparison.compared_rows), 1)
         for step in count(after):
             draw = np.random.default_rng([seed, step])
-            micro_batches = []
-            for chosen in draw.choice(len(self.sets), number, p=weights / weights.sum()):
+            of_step = []
+            for chosen in draw.choice(len(self.sets), micro_batches, p=weights / weights.sum()):
                 rows = self.sets[chosen].drawn(
                     draw, comparison.compared_rows, comparison.compared_labels, comparison.related_share
                 )
-                micro_batches.append(rows)
+                of_step.append(rows)
             if len(self.unlabelled):
-                micro_batches.append(self._drawn_unlabelled(draw))
-            yield micro_batches
+                of_step.append(self._drawn_unlabelled(draw))
+            yield of_step
 
     def _by_length(self) -> list[np.ndarray]:
         """Return the texts without a label in groups of similar length."""
@@ -191,23 +189,17 @@ class ContrastiveRows(ExampleRows):
         """Return the batch of some rows, with their classes as labels; its target positions are the tokens whose old
         vectors are kept: all but the first of texts without a label or, if there are none, of any text.
         """
-        rows = np.asarray(rows, dtype=np.int64)
-        sequences = self.format.gather(self.store, rows)
-        input_ids, segments, mask = side_by_side(sequences.ids, sequences.lengths, sequences.first_lengths, pad_id)
-        positions = np.arange(input_ids.shape[1])
-        is_kept = (positions > 0) & (positions < sequences.lengths[:, None])
+        batch = super().gather(rows, pad_id)
+        classes = self.classes[batch.rows.numpy()]
+        positions = np.arange(batch.input_ids.shape[1])
+        is_kept = (positions > 0) & (positions < self.lengths[batch.rows.numpy(), None])
         if len(self.unlabelled):
-            is_kept &= self.classes[rows, None] < 0
-        return Batch(
-            input_ids=input_ids,
-            token_type_ids=segments,
-            attention_mask=mask,
-            rows=torch.from_numpy(rows),
+            is_kept &= classes[:, None] < 0
+        return replace(
+            batch,
+            labels=torch.from_numpy(classes),
             target_positions=torch.from_numpy(np.flatnonzero(is_kept)),
-            labels=torch.from_numpy(self.classes[rows]),
-            token_labels=None,
-            n_tokens=int(sequences.lengths.sum()),
-            contrast=self._contrast(self.classes[rows]),
+            contrast=self._contrast(classes),
         )
 
     def _contrast(self, classes: np.ndarray) -> Contrast | None:

@@ -87,8 +87,9 @@ class ComposedRows(Protocol):
 
     def epoch(self, seed: int, epoch: int) -> Epoch: ...
 
-    def steps(self, batch_size: int, seed: int, after: int) -> Iterator[list[np.ndarray]]:
-        """Yield the rows of each micro-batch of step `after` + 1, + 2, and so on without end.
+    def steps(self, micro_batches: int, seed: int, after: int) -> Iterator[list[np.ndarray]]:
+        """Yield the rows of each of the micro-batches of step `after` + 1, + 2, and so on without end; there may be
+        more of them.
 
         They are a function of only the seed and the number of the step.
         """
@@ -140,7 +141,7 @@ def training_batches(
 
     def composed_batches(rows: ComposedRows) -> Iterator[list[Batch]]:
         drawn = rows.epoch(seed, 0)
-        for step in rows.steps(config.batch_size, seed, after):
+        for step in rows.steps(micro_batches, seed, after):
             yield [_batch(drawn, micro_batch, micro_batch, pad_id, device) for micro_batch in step]
 
     return prefetched(composed_batches(rows) if isinstance(rows, ComposedRows) else batches(), device)
