@@ -118,6 +118,7 @@ def test_one_set_without_other_texts_needs_nothing_but_a_file(command, rows):
         ("text,label,set", ["warm {n},a,x", "cold {n},b,y"], ("task.set_column=set",), DataError, "set 'x'"),
         ("text,label,set", ["warm {n},a,x", "cold {n},b,x"], ("task.set_column=sets",), DataError, "'sets'"),
         ("text,label", ["warm {n},a", "cold {n},b"], ("training.accumulate=3",), SettingError, "task.compared_rows"),
+        ("text,label", ["warm {n},a", "cold {n},b"], ("model.pooling=pooler",), SettingError, "model.pooling=pooler"),
         ("text,label", ["warm {n},a", "cold {n},b"], ("init_from=null", "model=tiny"), SettingError, "init_from="),
     ],
 )

@@ -31,7 +31,8 @@ from encoderlab.config.commands import RunConfig
 from encoderlab.data.data import VALIDATION_FRACTION
 from encoderlab.data.survey import SplitSurvey
 from encoderlab.data.tokenizers import WordPieceConfig
-from encoderlab.model.config import ModelConfig, Pairs
+from encoderlab.errors import SettingError
+from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.runs.tokens import RowLengths
 from encoderlab.tasks.classification import is_uneven
 from encoderlab.tasks.task import TaskConfig
@@ -133,6 +134,9 @@ def settle_shape(config: RunConfig, facts: Facts) -> ModelConfig:
     SettingError if they do not match the starting encoder.
     """
     model = config.model.resolve(facts.start)
+    if config.task.of_vectors and model.pooling not in (Pooling.cls, Pooling.mean):
+        wrong = f"model.pooling={model.pooling.value} has weights of its own, but the vectors of texts are trained"
+        raise SettingError(wrong, allowed="cls or mean")
     return model if facts.paired or config.task.of_vectors else replace(model, pairs=Pairs.joint)
 
 
