@@ -160,7 +160,9 @@ def command_line(name):
 
 def taken(names, folder, **environment):
     """Run all experiments in one process with one cache; return by name what went wrong, or None."""
-    names = sorted(names, key=lambda name: (command_of(name) == "distill", first_of(name) is not None))
+    names = sorted(
+        names, key=lambda name: (command_of(first_of(name) or name) == "distill", first_of(name) is not None)
+    )
     done = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("command_lines.py"))],
         input="\n".join(json.dumps(command_line(name)) for name in names),
