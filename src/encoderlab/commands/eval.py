@@ -37,6 +37,9 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> Run:
     if model.task.heads.teacher_width is not None:
         wrong = f"{config.run} was distilled from a teacher's vectors, and cannot be scored without the teacher"
         raise DataError(wrong, remedy="See the scores in its report.json, or finetune it on a task")
+    if model.config.task.of_vectors:
+        wrong = f"{config.run} was trained beside the encoder it started from, and cannot be scored without it"
+        raise DataError(wrong, remedy="See the scores in its report.json, or finetune it on a task")
     if model.config.task.of_documents:
         return _eval_on_documents(config, model, processes)
 

@@ -17,6 +17,7 @@ from encoderlab.model.config import ModelChoice, ModelConfig, Pairs, Pooling, ch
 from encoderlab.settings import CACHE, REQUIRED, check_settings, setting
 from encoderlab.shipped import SHIPPED
 from encoderlab.tasks.classification import ClassificationConfig
+from encoderlab.tasks.contrastive import ContrastiveConfig
 from encoderlab.tasks.multilabel import MultilabelConfig
 from encoderlab.tasks.pretraining import PretrainingConfig
 from encoderlab.tasks.regression import RegressionConfig
@@ -118,7 +119,7 @@ class RunConfig(CommandConfig):
 
 @dataclass
 class PretrainConfig(RunConfig):
-    """Pretrain an encoder on documents: masked tokens and next sentences."""
+    """Pretrain an encoder: on documents, or its vectors on labelled texts (task=contrastive)."""
 
     init_from: str | None = setting(None, "Encoder to start from, as in finetune; null: from scratch.")
 
@@ -437,6 +438,7 @@ SCHEMAS: dict[tuple[str, str], type] = {
     ("task", "tagging"): TaggingConfig,
     ("task", "pretraining"): PretrainingConfig,
     ("task", "teacher_vectors"): TeacherVectorsConfig,
+    ("task", "contrastive"): ContrastiveConfig,
     ("dataset", "articles"): ArticlesDataset,
     ("dataset", "intents"): IntentsDataset,
     ("dataset", "brackets"): BracketsDataset,

@@ -413,6 +413,11 @@ def _explain(error: HydraException | errors.OmegaConfBaseException, command: str
         return _unknown_key(cause)
     if isinstance(cause, errors.ValidationError) and cause.full_key:
         return _bad_value(cause)
+    foreign = re.search(r"In '(\w+)/(\w+)': Could not override '(\w+)'", str(cause))
+    if foreign is not None:
+        group, option, brought = foreign.groups()
+        wrong = f"{group}={option} sets {brought}, which encoderlab {command} does not have"
+        return SettingError(wrong, remedy=f"Choose another {group}: encoderlab list {group}")
     return SettingError(" ".join(str(cause).split()), remedy=f"See encoderlab {command} --help")
 
 

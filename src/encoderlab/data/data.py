@@ -37,6 +37,7 @@ class Data:
     decided: dict[str, Any] = field(default_factory=dict)
     undivided: Callable[[], Split] | None = None
     stream: ClassVar[None] = None  # rows are all read before the run
+    may_lack_labels: bool = False  # some rows of a split may have no label, and it still counts as labelled
 
     def split(self, name: str) -> Split:
         """Return the split of that name. Raises DataError if there is none."""
@@ -84,6 +85,8 @@ class Data:
         """Return whether every row of the split has a known target. Raises DataError if only some have one."""
         unknown = self.survey[name].unlabelled
         rows = len(self.split(name))
+        if 0 < unknown < rows and self.may_lack_labels:
+            return True
         if 0 < unknown < rows:
             wrong = f"{unknown} of {rows} rows of the split {name} have no label"
             raise DataError(wrong, allowed="a label in every row, or in none", remedy="Remove the rows without a label")

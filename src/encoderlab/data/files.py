@@ -54,7 +54,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
     on_missing: OnMissing = setting(
         OnMissing.leave,
         "A training row without a label: leave (train on the others, and say how many it left), error (refuse the "
-        "file), or drop (also rows without text; they are listed).",
+        "file), drop (also rows without text; they are listed), or keep (for task=contrastive, which reads them too).",
     )
     sheet: str | None = setting(None, "The sheet of an Excel file; null: the only one with the columns.")
 
@@ -243,7 +243,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
     def _rows_of(self, files: dict[str, list[Path]], columns: Columns, cache_dir: Path) -> dict[str, RawRows]:
         """Return the rows of each split. Raises DataError if one has no label, but is to have one."""
         from encoderlab.data.columns import concatenated
-        from encoderlab.data.labels import refuse_missing_labels
+        from encoderlab.data.labels import refuse_missing_labels, with_unknown_labels
         from encoderlab.data.tables import read_table
 
         by_name = {}
@@ -252,8 +252,11 @@ class FilesDataset(ColumnDataset, StreamSettings):
             may_lack = name == "train" and self._leaves_unlabelled(columns.target)
             if columns.label is not None and columns.target == "label" and not may_lack:
                 for part in parts:
-                    refuse_missing_labels(part, columns.label)
+                    if self.on_missing is not OnMissing.keep:
+                        refuse_missing_labels(part, columns.label)
             by_name[name] = concatenated(parts)
+            if columns.label is not None and self.on_missing is OnMissing.keep:
+                by_name[name] = with_unknown_labels(by_name[name])
         return by_name
 
     def read_documents(self, cache_dir: Path) -> Documents:

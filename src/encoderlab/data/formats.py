@@ -53,6 +53,7 @@ class OnMissing(Enum):
     leave = "leave"
     error = "error"
     drop = "drop"
+    keep = "keep"
 
 
 @dataclass(frozen=True)

@@ -154,6 +154,14 @@ def _without_label(rows: RawRows) -> np.ndarray:
     return missing(rows.labels)
 
 
+def with_unknown_labels(rows: RawRows) -> RawRows:
+    """Return the rows with null as the label of each that has an empty one."""
+    if is_list(rows.labels):
+        return rows
+    labels = pc.if_else(pa.array(missing(rows.labels)), None, rows.labels)
+    return rows.with_labels(labels if isinstance(labels, pa.ChunkedArray) else pa.chunked_array([labels]))
+
+
 def refuse_other_targets(train: RawRows, name: str) -> None:
     """Raise DataError if the labels of whole texts are measurements, or if a cell holds several labels."""
     if is_list(train.labels):

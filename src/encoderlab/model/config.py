@@ -320,7 +320,8 @@ class HeadSizes:
 
     `vocabulary` is True if tokens are predicted as entries of the vocabulary, as in masked language modelling.
     `teacher_width` is the width of the teacher's vectors to which sequences and tokens are mapped, in distillation.
-    `window_pooling` says how the logits of a text's windows are combined (None: no text has several).
+    `window_pooling` says how the logits of a text's windows are combined (None: no text has several). `own_vectors` is
+    True if there is no head, and the encoder's own vectors of sequences and target tokens are what is trained.
     """
 
     sequence_classes: int | None = None
@@ -329,8 +330,9 @@ class HeadSizes:
     teacher_width: int | None = None
     sequence_target: TargetKind = "label"
     window_pooling: WindowPooling | None = None
+    own_vectors: bool = False
 
     @property
     def predicts_tokens(self) -> bool:
         """Return whether single tokens have targets."""
-        return self.vocabulary or self.token_classes is not None
+        return self.vocabulary or self.own_vectors or self.token_classes is not None

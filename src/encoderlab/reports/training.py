@@ -327,7 +327,11 @@ def write_report(
 
 
 def write_encoder_report(folder: Path, report: Mapping[str, Any], facts: Facts) -> None:
-    """Write the report of an encoder that learned from documents: the curves, report.html, and last report.json."""
+    """Write the report of an encoder without a task: the curves, report.html, and last report.json."""
+    if "pairs" not in report:  # it learned from labelled rows
+        sections = [*survey_section(facts, report.get("data_notes", [])), *settings_section(facts)]
+        _write_page(folder, report, _curves(folder, report), sections)
+        return
     documents = []
     for name, split in split_facts(facts).items():
         if "documents" in split:

@@ -37,10 +37,11 @@ def finish(run: Run, training: Training, model: Model, scores: Mapping[str, Spli
 
     `model` is that of `training` with what scoring fitted on validation.
     """
-    if isinstance(training.data, Documents):
-        _finish_encoder(run, training, training.data, model, scores, result)
+    data = training.data
+    if isinstance(data, Data) and not model.config.task.of_vectors:
+        _finish_task(run, training, data, model, cast("Mapping[str, PredictionScores]", scores), result)
     else:
-        _finish_task(run, training, training.data, model, cast("Mapping[str, PredictionScores]", scores), result)
+        _finish_encoder(run, training, data, model, scores, result)
     if not model.config.training.keep_state and run.has_checkpoint:
         keep_only_weights(run.checkpoints_folder, {result.checkpoint["step"]})
 
@@ -105,18 +106,20 @@ def _baselines(data: Data, split: str, model: Model) -> dict[str, Baseline]:
 def _finish_encoder(
     run: Run,
     training: Training,
-    data: Documents,
+    data: Data | Documents,
     model: Model,
     scores: Mapping[str, SplitScores],
     result: Result,
 ) -> None:
-    """Save an encoder that was trained on documents, and write and show its report."""
+    """Save an encoder without a task, and write and show its report."""
     config = model.config
     rows: Mapping[str, Any] = training.rows
-    notes = [*result.notes, *training.notes]
+    notes = [*result.notes, *training.notes, *training.data_notes]
     init_from = config.starts_from
     summary = summary_of(training.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
-    if isinstance(config.task, PretrainingConfig):
+    if isinstance(data, Data):
+        report = reports.run_report({**summary, "data_notes": training.data_notes}, scores)
+    elif isinstance(config.task, PretrainingConfig):
         report = pretraining_report(summary, model, data, rows, cast("Mapping[str, PretrainingScores]", scores))
     else:
         teacher = str(getattr(config, "teacher", None))

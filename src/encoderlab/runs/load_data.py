@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import cast
 
 from encoderlab.config.commands import CommandConfig, RunConfig
@@ -30,6 +31,7 @@ def load_data(config: RunConfig, *, scored: bool = True) -> Data | Documents:
         return load_documents(config.dataset, config.task, config)
 
     data = config.dataset.load(config.cache, config.task.target)
+    data = replace(data, may_lack_labels=config.task.of_vectors)
     if _trains_on_all_rows(config, data, scored=scored):
         data = data.without_validation()
         why = f"training.min_validation_rows={config.training.min_validation_rows}, and two per label"

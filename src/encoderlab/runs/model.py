@@ -275,7 +275,9 @@ class Model:
         """
         if self.shape.pooling is not Pooling.cls:
             return False
-        return self.shape.pairs is Pairs.separate or self.task.heads.sequence_classes is not None
+        heads = self.task.heads
+        by_labels = heads.sequence_classes is not None and not heads.vocabulary
+        return by_labels or self.shape.pairs is Pairs.separate
 
     @property
     def own_dataset(self) -> DatasetConfig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -18,7 +18,7 @@ from encoderlab.errors import SettingError
 from encoderlab.model.config import Pairs
 from encoderlab.reports.facts import show_survey
 from encoderlab.reports.training import show_pairs
-from encoderlab.runs.distillation import Teacher, check_distillation
+from encoderlab.runs.distillation import Teacher, check_distillation, keep_vectors
 from encoderlab.runs.document_facts import pair_facts
 from encoderlab.runs.frozen import set_linear_head, wants_linear_head
 from encoderlab.runs.head_alone import HeadAlone, prepare_head_alone
@@ -158,10 +158,11 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
             show_pairs(pair_facts(cast("SentenceRows", rows["train"]), data), {})
         for note in (*notes, *data_notes):
             print(note, file=sys.stderr)
-        if teacher is not None:
-            rows = teacher.teach(config, model, start, data, rows)
+        rows = taught(config, model, start, teacher, data, rows)
 
     micro_batches = MicroBatches.of(requested.training, config.training, processes)
+    if config.task.of_vectors:
+        micro_batches = replace(micro_batches, reason="of rows that are compared", open=False)
 
     # What is set once the rows are known: a head that starts at a linear model, the head alone, a compiled encoder.
     head_alone = None
@@ -207,8 +208,14 @@ def _check_command(config: RunConfig, command: str, processes: Processes) -> Non
     if command == "pretrain" and task.command != "pretrain":
         wrong = f"task={task.name} needs labels, which pretraining does not use"
         raise SettingError(wrong, remedy=f"Remove task, or run encoderlab train task={task.name}")
-    if command in ("train", "finetune") and task.of_documents:
-        raise SettingError(f"task={task.name} has no labels to learn", remedy=f"Run encoderlab {task.command}")
+    if command in ("train", "finetune") and task.command != "train":
+        raise SettingError(f"task={task.name} has no labels to predict", remedy=f"Run encoderlab {task.command}")
+    if task.of_vectors and config.starts_from is None:
+        wrong = f"task={task.name} keeps the vectors of an encoder near those it had, but init_from names none"
+        raise SettingError(wrong, remedy="Set init_from=mini-en, or to another encoder")
+    if task.of_vectors and processes.size > 1:
+        wrong = f"task={task.name} needs a single process, and there are {processes.size}"
+        raise SettingError(wrong, remedy="Start one process")
     if isinstance(config, DistillConfig):
         check_distillation(config, processes)
 
@@ -247,9 +254,27 @@ def build_model(
         task.start_head(network, data.survey["train"], label_weights)
 
     freeze(network, config.training)
+    if task.freezes_tokens:
+        network.encoder.embeddings.token.weight.requires_grad_(False)
     if not is_sharded(config.training, processes):
         network.to(compute.device)
     return Model(config, task, network, compute, processes=processes, label_weights=label_weights)
+
+
+def taught(
+    config: RunConfig,
+    model: Model,
+    start: Model | None,
+    teacher: Teacher | None,
+    data: Data | Documents,
+    rows: dict[str, Rows],
+) -> dict[str, Rows]:
+    """Return the rows with what another encoder says of them: a teacher, or the one whose vectors the run keeps."""
+    if teacher is not None:
+        return teacher.teach(config, model, start, data, rows)
+    if config.task.of_vectors and start is not None:
+        keep_vectors(model, start, rows["train"])
+    return rows
 
 
 def start_at_linear_head(model: Model, data: Data, rows: Mapping[str, Rows]) -> list[str]:

@@ -114,6 +114,8 @@ def shape_for(task: TaskConfig, start: Model | None) -> ModelConfig | None:
     """
     if start is None:
         return None
+    if task.of_vectors:
+        return replace(start.shape, pooling=Pooling.cls, pairs=Pairs.separate)  # it trains the first token
     if task.command == "pretrain":
         return replace(start.shape, pairs=Pairs.joint)
     heads = start.task.heads

@@ -16,7 +16,7 @@ settings are decided in the order of the table; each function decides one row.
 | training.epochs, evaluate_every | `settle_epochs` | the numbers of rows and tokens |
 | training.learning_rate | `settle_learning_rate` | the encoder's width |
 | training.keep, patience | `settle_validation` | the number of validation rows |
-| training.accumulate | `settle_micro_batches` | the longest row, the device's memory |
+| training.accumulate | `settle_micro_batches` | the task, the longest row, the device's memory |
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ import numpy as np
 from encoderlab.config.commands import RunConfig
 from encoderlab.data.data import VALIDATION_FRACTION
 from encoderlab.data.survey import SplitSurvey
-from encoderlab.model.config import ModelConfig, Pairs
+from encoderlab.errors import SettingError
+from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.runs.tokens import RowLengths
 from encoderlab.tasks.classification import is_uneven
 from encoderlab.tasks.task import TaskConfig
@@ -110,27 +111,32 @@ def settle(config: Config, facts: Facts) -> tuple[Config, list[str]]:
     notes += more
     training, more = settle_validation(training, task, facts)
     notes += more
-    training = settle_micro_batches(training, model, facts, lengths)
+    training = settle_micro_batches(training, task, model, facts, lengths)
     return replace(config, task=task, model=model, training=training), notes
 
 
 def settle_shape(config: RunConfig, facts: Facts) -> ModelConfig:
     """Return the model's settings in full, of which only `max_length` may still be open.
 
-    Without pairs there is nothing to read separately. Raises SettingError if they do not match the starting encoder.
+    Without pairs there is nothing to read separately, except by encoders that are trained to be started from. Raises
+    SettingError if they do not match the starting encoder.
     """
     model = config.model.resolve(facts.start)
-    return model if facts.paired else replace(model, pairs=Pairs.joint)
+    if config.task.of_vectors and model.pooling not in (Pooling.cls, Pooling.mean):
+        wrong = f"model.pooling={model.pooling.value} has weights of its own, but the vectors of texts are trained"
+        raise SettingError(wrong, allowed="cls or mean")
+    return model if facts.paired or config.task.of_vectors else replace(model, pairs=Pairs.joint)
 
 
 def settle_length(model: ModelConfig, task: TaskConfig, facts: Facts) -> tuple[ModelConfig, list[str]]:
     """Decide the most tokens that the model reads: what the training rows need, up to what the encoder can read.
 
-    Documents fit any length: there it is the starting encoder's own, or PRETRAINING_LENGTH.
+    Documents fit any length: there it is the starting encoder's own, or PRETRAINING_LENGTH. So do texts whose vectors
+    are trained for other texts.
     """
     if model.max_length is not None:
         return model, []
-    if facts.survey is None:
+    if facts.survey is None or task.of_vectors:
         length = PRETRAINING_LENGTH if facts.start is None else facts.start.reach
         why = "the default for documents, or the length of the pretrained encoder"
     else:
@@ -261,9 +267,12 @@ def settle_validation(training: TrainingConfig, task: TaskConfig, facts: Facts) 
 
 
 def settle_micro_batches(
-    training: TrainingConfig, model: ModelConfig, facts: Facts, lengths: np.ndarray
+    training: TrainingConfig, task: TaskConfig, model: ModelConfig, facts: Facts, lengths: np.ndarray
 ) -> TrainingConfig:
     """Decide in how many micro-batches a batch is computed at first; a GPU takes more when its memory runs out."""
+    required = task.n_micro_batches(training)
+    if required is not None:
+        return replace(training, accumulate=required)
     if training.accumulate is not None:
         return training
     longest = int(lengths.max())

@@ -69,7 +69,7 @@ class Tokens:
             return dict(cast("dict[str, Rows]", self._rows_of_documents(task)))
         rows: dict[str, Rows] = {}
         for name, store in self.stores.items():
-            rows[name] = task.rows(store, self.data.split(name).targets())
+            rows[name] = task.rows_of_split(store, self.data.split(name))
         return rows
 
     def _rows_of_documents(self, task: Task) -> dict[str, SentenceRows | StreamedRows]:

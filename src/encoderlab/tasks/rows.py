@@ -217,6 +217,10 @@ class TaughtRows(ExampleRows):
             counts = np.bincount(row_of_target, minlength=len(rows))
         pairs = zip(rows.tolist(), counts.tolist(), strict=True)
         logits = torch.from_numpy(np.concatenate([self.logits[row][:n] for row, n in pairs])).to(batch.input_ids.device)
-        name = "token_logits" if self.of_words else "sequence_logits"
-        outputs = TeacherOutputs(**{name: logits}, temperature=self.temperature, weight=self.weight)
+        outputs = TeacherOutputs(
+            sequence_logits=None if self.of_words else logits,
+            token_logits=logits if self.of_words else None,
+            temperature=self.temperature,
+            weight=self.weight,
+        )
         return replace(batch, teacher=outputs)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from encoderlab.batch import Batch, Prediction
-    from encoderlab.data.examples import Example
+    from encoderlab.data.examples import Example, Split
     from encoderlab.data.survey import SplitSurvey
     from encoderlab.data.token_store import TokenStore
     from encoderlab.data.tokenizers import Tokenizer
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from encoderlab.metrics.scores import Metrics, PredictionScores
     from encoderlab.model.heads import EncoderWithHeads
     from encoderlab.tasks.rows import ExampleRows, Targets
+    from encoderlab.training.config import TrainingConfig
     from encoderlab.training.loss import LabelWeights
 
 BALANCED = "balanced"
@@ -59,6 +60,7 @@ class TaskConfig:
     target: ClassVar[TargetKind] = "label"  # the kind of target of a row
     of_words: ClassVar[bool] = False  # each word of a row has a label
     of_documents: ClassVar[bool] = False  # it is learned from documents, without labels
+    of_vectors: ClassVar[bool] = False  # the vectors of texts are trained; a row may lack a label
     one_class_per_text: ClassVar[bool] = False  # a row has one of several classes
     length_factor: ClassVar[int] = 1  # how many times longer to train if the number of rows decides
 
@@ -94,6 +96,10 @@ class TaskConfig:
     def two_class_rule(self, labels: Sequence[str]) -> tuple[ThresholdRule | None, int]:
         """Return how one of two classes is predicted (None: the more probable one is), and which one is positive."""
         return None, 1
+
+    def n_micro_batches(self, training: TrainingConfig) -> int | None:
+        """Return in how many micro-batches a batch must be computed; None: in any number. Raises SettingError."""
+        return None
 
     @property
     def exported_thresholds(self) -> dict[str, Any]:
@@ -191,6 +197,7 @@ class Task(ABC):
     shortest: int = 5  # [CLS] a [SEP] b [SEP]
     special_tokens: bool = True
     unit: float = 1.0  # the user's units per 1 in the logits of a number
+    freezes_tokens: bool = False  # the embeddings of tokens stay as pretrained
 
     def __init__(
         self, config: TaskConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, main_score: str
@@ -237,6 +244,10 @@ class Task(ABC):
             raise DataError(wrong, remedy="Set task.windows=none, which truncates the longer text of a pair")
         known = None if targets is None else self.targets(targets)
         return ExampleRows(store, self.format, known, of_words=self.config.of_words)
+
+    def rows_of_split(self, store: TokenStore, split: Split) -> ExampleRows:
+        """Return the tokenised texts of a split as rows with their targets. Raises DataError as `rows` does."""
+        return self.rows(store, split.targets())
 
     def targets(self, targets: Iterable[Any]) -> Targets | None:
         """Return the targets of rows, each None if it is unknown, as batches need them; None: nothing is predicted."""

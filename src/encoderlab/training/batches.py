@@ -82,6 +82,21 @@ class RowStream(Protocol):
         ...
 
 
+@runtime_checkable
+class ComposedRows(Protocol):
+    """Rows that say themselves which of them are computed together, because they are compared with one another."""
+
+    def epoch(self, seed: int, epoch: int) -> Epoch: ...
+
+    def steps(self, micro_batches: int, seed: int, after: int) -> Iterator[list[np.ndarray]]:
+        """Yield the rows of each of the micro-batches of step `after` + 1, + 2, and so on without end; there may be
+        more of them.
+
+        They are a function of only the seed and the number of the step.
+        """
+        ...
+
+
 def epoch_order(
     lengths: np.ndarray, config: TrainingConfig, seed: int, epoch: int, *, after: int = 0
 ) -> Iterator[np.ndarray]:
@@ -116,6 +131,7 @@ def training_batches(
 
     The rows of a step are drawn first and then distributed, so they are the same for any number of processes. If there
     are fewer rows than processes, the rest have batches without rows: all processes have equally many.
+    `ComposedRows` are read by a single process, in micro-batches of their own.
     """
 
     def batches() -> Iterator[list[Batch]]:
@@ -124,7 +140,12 @@ def training_batches(
                 shares = _shares(step_rows, micro_batches, processes)
                 yield [_batch(drawn, micro_batch, step_rows, pad_id, device) for micro_batch in shares]
 
-    return prefetched(batches(), device)
+    def composed_batches(rows: ComposedRows) -> Iterator[list[Batch]]:
+        drawn = rows.epoch(seed, 0)
+        for step in rows.steps(micro_batches, seed, after):
+            yield [_batch(drawn, micro_batch, micro_batch, pad_id, device) for micro_batch in step]
+
+    return prefetched(composed_batches(rows) if isinstance(rows, ComposedRows) else batches(), device)
 
 
 def _epochs(rows: Rows, config: TrainingConfig, seed: int, after: int) -> Iterator[tuple[int, Epoch, int]]:
