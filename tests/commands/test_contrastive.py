@@ -51,7 +51,7 @@ def test_texts_of_one_label_come_nearer_and_other_commands_start_from_the_run(co
     scores = report["splits"]["validation"]
     assert scores["label_accuracy"] > scores["label_accuracy_before"] + 0.1
     assert -1 <= scores["sequence_cosine"] <= 1
-    assert report["main_figure"] == "label_accuracy" and report["command"] == "pretrain"
+    assert report["main_score"] == "label_accuracy" and report["command"] == "pretrain"
     assert Path("run/report.html").is_file() and Path("run/model/README.md").is_file()
     logged = [line for line in journal_of("run") if "loss_contrast" in line]
     assert {"loss_teacher_sequence", "loss_teacher_token"} <= logged[0].keys()

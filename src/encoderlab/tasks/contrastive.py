@@ -40,27 +40,27 @@ class ContrastiveConfig(TaskConfig):
         "Column that names the set of a row, if there are several: only rows of one set are compared; null: one set.",
     )
     temperature: float = setting(0.1, "Divides the cosines that are compared: a low one looks at near rows.", above=0)
-    contrast_weight: float = setting(1.0, "Weight of the contrastive loss.", least=0)
+    contrast_weight: float = setting(1.0, "Weight of the contrastive loss.", minimum=0)
     keep_vectors: float = setting(
-        0.3, "Weight of the cosine distance to the starting encoder's vectors of whole texts.", least=0
+        0.3, "Weight of the cosine distance to the starting encoder's vectors of whole texts.", minimum=0
     )
     keep_tokens: float = setting(
         0.3,
         "Weight of the cosine distance to its vectors of tokens: those of texts without a label, if there are any.",
-        least=0,
+        minimum=0,
     )
     freeze_tokens: bool = setting(True, "Keep the embeddings of tokens as they are.")
     compared_rows: int = setting(
-        64, "Rows that are compared with one another, all of one set: a micro-batch of the batch.", least=2
+        64, "Rows that are compared with one another, all of one set: a micro-batch of the batch.", minimum=2
     )
-    compared_labels: int = setting(16, "Labels of which a micro-batch has equally many rows.", least=2)
+    compared_labels: int = setting(16, "Labels of which a micro-batch has equally many rows.", minimum=2)
     related_share: float = setting(
-        0.5, "Share of the micro-batches whose labels lie near each other, by the starting encoder.", least=0, most=1
+        0.5, "Share of the micro-batches whose labels lie near each other, by the starting encoder.", minimum=0, maximum=1
     )
     labelled_length: int = setting(
-        64, "Most tokens of a text with a label; of others model.max_length is read.", least=5, most=1048576
+        64, "Most tokens of a text with a label; of others model.max_length is read.", minimum=5, maximum=1048576
     )
-    unlabelled_tokens: int = setting(8192, "Tokens, padding included, of texts without a label in each step.", least=1)
+    unlabelled_tokens: int = setting(8192, "Tokens, padding included, of texts without a label in each step.", minimum=1)
 
     def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Contrastive:
         return Contrastive(self, tokenizer, labels, max_length)
