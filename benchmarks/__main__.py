@@ -1,4 +1,4 @@
-"""The command line of the benchmarks: run, gpu, suite, few."""
+"""The command line of the benchmarks: run, gpu, suite, few, select."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from benchmarks.few_peer import PEERS
 from benchmarks.few_rows import FEW_SETS, MINILM, ROWS, few_rows
 from benchmarks.jobs import JOBS
 from benchmarks.processes import ROOT, checked, cores
+from benchmarks.selecting import ROUNDS, SELECT_SETS, selecting, selecting_and_finetuning
 from benchmarks.suite import KINDS, SETS, suite
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError
 
@@ -33,9 +34,11 @@ def main() -> None:
 def run(options: argparse.Namespace) -> None:
     """Run jobs and print the table of each. Raises SettingError, DataError, TrainingError."""
     settings = Settings(options.rounds, options.threads, options.shared.expanduser().resolve(), options.small)
-    done, failed = 0, 0
+    done = 0
+    failed = 0
     for name in checked("job", options.names, JOBS):
-        if reason := why_skipped(name, settings):
+        reason = why_skipped(name, settings)
+        if reason:
             print(f"benchmarks: {name} is skipped: {reason}", file=sys.stderr)
             continue
         print(f"{name}: {JOBS[name].what}", file=sys.stderr)
@@ -80,6 +83,16 @@ def run_few(options: argparse.Namespace) -> None:
     few_rows(options.suite, options.output, sets, options.rows, options.seeds, peers, options.plot)
 
 
+def run_select(options: argparse.Namespace) -> None:
+    """Compare ways to choose which texts to label. Raises SettingError, TrainingError."""
+    sets = checked("set", options.names, SELECT_SETS)
+    common = (options.suite, options.output, sets, options.draws, options.split)
+    if options.finetune is None:
+        selecting(*common)
+    else:
+        selecting_and_finetuning(*common, options.finetune)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m benchmarks", description="Measure encoderlab against the alternatives.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -88,12 +101,13 @@ def _parser() -> argparse.ArgumentParser:
         ("gpu", "check and measure pretraining on a CUDA GPU", measure_gpu, gpu.SCALES),
         ("suite", "compare ways to get a model on the development suite", run_suite, None),
         ("few", "finetune on 8, 32, 128 and all rows per label of the suite's sets", run_few, FEW_SETS),
+        ("select", "choose texts to label on the suite's sets, at random and otherwise", run_select, SELECT_SETS),
     ):
         one = commands.add_parser(name, help=does, description=does)
         one.set_defaults(command=command)
         if names is not None:
             one.add_argument("names", nargs="*", metavar="NAME", help=f"which (default: all): {', '.join(names)}")
-        if names is not None and name != "few":
+        if name in ("run", "gpu"):
             one.add_argument("--small", action="store_true", help="a few small steps, to check that everything works")
         if name == "run":
             one.add_argument("--threads", type=int, default=cores(), help="CPU threads (default: all, %(default)s)")
@@ -103,15 +117,21 @@ def _parser() -> argparse.ArgumentParser:
         if name == "gpu":
             one.add_argument("--minutes", type=float, default=8.0, help="time for everything (default: 8)")
             one.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cuda, or with --small cpu")
-        if name == "few":
+        if name in ("few", "select"):
             suite_folder = Path(os.environ.get("ENCODERLAB_SUITE", ROOT.parent / "shared" / "suite"))
+            one.add_argument("--suite", type=Path, default=suite_folder, help="folder of the data (../shared/suite)")
+        if name == "few":
             one.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS, help="rows per label (default: all four)")
             one.add_argument("--seeds", nargs="+", default=("0", "1", "2"), help="seeds (default: 0 1 2)")
-            one.add_argument("--suite", type=Path, default=suite_folder, help="folder of the data (../shared/suite)")
             one.add_argument("--output", type=Path, default=Path("outputs/few"), help="folder of the runs")
             peers = f"what others use, with the folder of its model: {', '.join((*PEERS, MINILM))}"
             one.add_argument("--peers", nargs="*", default=(), metavar="NAME=FOLDER", help=peers)
             one.add_argument("--plot", type=Path, default=ROOT / "docs" / "images" / "few_rows.png", help="the curve")
+        if name == "select":
+            one.add_argument("--output", type=Path, default=Path("outputs/select"), help="folder of the vectors")
+            one.add_argument("--draws", type=int, default=5, help="how often (default: 5)")
+            one.add_argument("--split", choices=("validation", "test"), default="test", help="scored (default: test)")
+            one.add_argument("--finetune", type=int, choices=range(1, ROUNDS + 1), help="finetune after so many rounds")
         if name == "suite":
             choices = f"sets={','.join(SETS)} kinds={','.join(KINDS)} seeds=0,1,2"
             folders = "suite=FOLDER (of the data; default: $ENCODERLAB_SUITE) output=FOLDER (of the runs)"

@@ -125,8 +125,8 @@ def job_table(job: Job, rounds: Rounds, threads: str, roofs: Mapping[str, float]
     """Return the whole result of a job as Markdown: the ratios, and a row of medians for each side."""
     lines = [f"{job.what[0].upper()}{job.what[1:]}.", ""]
     for peer in list(rounds[0])[1:]:
-        found = ratio(rounds, job.metric, peer)
-        times = "not measured" if found is None else "{:.2f}x ({:.2f} to {:.2f})".format(*found)
+        ratios = ratio(rounds, job.metric, peer)
+        times = "not measured" if ratios is None else "{:.2f}x ({:.2f} to {:.2f})".format(*ratios)
         lines.append(f"* {OURS} / {peer}: {times} ({COLUMNS[job.metric][0]})")
     columns = [name for name in COLUMNS if any(_cell(rounds, side, name) for side in rounds[0])]
     rows = [[side, *(_cell(rounds, side, name) for name in columns)] for side in rounds[0]]
@@ -141,6 +141,7 @@ def _cell(rounds: Rounds, side: str, metric: str) -> str:
     values = [numbers[side][metric] for numbers in rounds if numbers[side].get(metric) is not None]
     if not values:
         return ""
-    shown, cold = COLUMNS[metric][1], rounds[0][side].get(metric)
+    shown = COLUMNS[metric][1]
+    cold = rounds[0][side].get(metric)
     median = shown(statistics.median(values))
     return f"{median} (cold {shown(cold)})" if metric == "first_step_seconds" and len(rounds) > 1 and cold else median

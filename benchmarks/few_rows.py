@@ -49,13 +49,14 @@ def few_rows(
 
     Raises TrainingError for a run that fails.
     """
-    suite, output = suite.absolute(), output.absolute()
+    suite = suite.absolute()
+    output = output.absolute()
     for name in sets:
-        for each in rows:
+        for count in rows:
             for seed in seeds:
-                folder = output / name / f"{each}-{seed}"
+                folder = output / name / f"{count}-{seed}"
                 drawn = folder.with_suffix(".csv")
-                words = [*_words(suite / name, drawn, each, int(seed)), "resume=auto"]
+                words = [*_words(suite / name, drawn, count, int(seed)), "resume=auto"]
                 starts = {folder: "mini-en"} | {folder.with_suffix(f".{MINILM}"): peers.get(MINILM)}
                 for run, start in starts.items():
                     if start is not None and not (run / "report.json").exists():
@@ -66,31 +67,33 @@ def few_rows(
                     files = (drawn, suite / name / "test.csv", result)
                     if method != MINILM and not result.exists():
                         finished(python("-m", "benchmarks.few_peer", method, model, *map(str, files), seed))
-                print(f"  {name}, {each} rows per label, seed {seed}: finished", file=sys.stderr)
+                print(f"  {name}, {count} rows per label, seed {seed}: finished", file=sys.stderr)
     scores, seconds = read_scores(output)
     if not scores:
         raise TrainingError("No run has finished", remedy="See the lines above")
-    for each in sorted(scores, key=ROWS.index):
-        print(f"\n{each} rows per label\n\n" + "\n".join(table(scores[each], seconds[each])))
+    for count in sorted(scores, key=ROWS.index):
+        print(f"\n{count} rows per label\n\n" + "\n".join(table(scores[count], seconds[count])))
     print(f"\n{provenance()}.")
     draw(scores, plot)
 
 
-def _words(data: Path, drawn: Path, each: str, seed: int) -> list[str]:
+def _words(data: Path, drawn: Path, count: str, seed: int) -> list[str]:
     """Write the rows to train on to `drawn`, and return the arguments of the command; with all rows come those of
     validation.
     """
     import pandas as pd
 
     train = pd.read_csv(data / "train.csv", dtype=str, keep_default_na=False)
-    if each != ALL:
+    if count != ALL:
         draw = random.Random(1000 + seed)
-        rows = [row for _, own in train.groupby("label") for row in draw.sample([*own.index], min(int(each), len(own)))]
+        rows = []
+        for _, of_label in train.groupby("label"):
+            rows += draw.sample([*of_label.index], min(int(count), len(of_label)))
         train = train.loc[sorted(rows)]
     drawn.parent.mkdir(parents=True, exist_ok=True)
     train.to_csv(drawn, index=False)
     files = [f"dataset.train={drawn}", f"dataset.test={data}/test.csv", "dataset.text=text", "dataset.label=label"]
-    files += [f"dataset.validation={data}/validation.csv"] if each == ALL else []
+    files += [f"dataset.validation={data}/validation.csv"] if count == ALL else []
     return ["task=classification", "dataset=files", *files, f"seed={seed}"]
 
 
@@ -99,16 +102,17 @@ def read_scores(output: Path) -> tuple[Scores, dict[str, dict[str, list[float]]]
     scores: Scores = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     seconds: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for path in sorted(output.glob("*/*/report.json")):
-        report, (run, _, peer) = json.loads(path.read_text(encoding="utf-8")), path.parent.name.partition(".")
-        each = run.partition("-")[0]
+        report = json.loads(path.read_text(encoding="utf-8"))
+        (run, _, peer) = path.parent.name.partition(".")
+        count = run.partition("-")[0]
         own = {"accuracy": report["splits"]["test"]["accuracy"], "seconds": report["throughput"]["train_seconds"]}
-        files = {} if peer else {one.suffixes[-2][1:]: one for one in path.parent.parent.glob(f"{run}.*.json")}
-        peers = {method: json.loads(one.read_text(encoding="utf-8")) for method, one in files.items()}
+        files = {} if peer else {file.suffixes[-2][1:]: file for file in path.parent.parent.glob(f"{run}.*.json")}
+        peers = {method: json.loads(file.read_text(encoding="utf-8")) for method, file in files.items()}
         others = {} if peer else {**report["baselines"], **peers}
-        for method, of in {**others, peer or "finetuned": own}.items():
-            if method in METHODS and of.get("accuracy") is not None:
-                scores[each][method][path.parent.parent.name].append(of["accuracy"])
-                seconds[each][method].append(of["seconds"])
+        for method, result in {**others, peer or "finetuned": own}.items():
+            if method in METHODS and result.get("accuracy") is not None:
+                scores[count][method][path.parent.parent.name].append(result["accuracy"])
+                seconds[count][method].append(result["seconds"])
     return scores, seconds
 
 
@@ -120,9 +124,10 @@ def table(scores: Mapping[str, Mapping[str, Sequence[float]]], seconds: Mapping[
     head = ["accuracy on test", *(f"{name} ({len(scores['finetuned'][name])})" for name in sets), "mean", "seconds"]
     lines = []
     for method, title in METHODS.items():
-        if of := scores.get(method):
-            values = [f"{mean(of[name]):.3f}" if name in of else "" for name in sets]
-            overall = "" if "" in values else f"{mean(mean(of[name]) for name in sets):.3f}"
+        by_set = scores.get(method)
+        if by_set:
+            values = [f"{mean(by_set[name]):.3f}" if name in by_set else "" for name in sets]
+            overall = "" if "" in values else f"{mean(mean(by_set[name]) for name in sets):.3f}"
             lines.append([title, *values, overall, f"{mean(seconds[method]):.0f}"])
     return grid(head, lines)
 
@@ -132,17 +137,18 @@ def draw(scores: Scores, path: Path) -> None:
     from matplotlib.figure import Figure
 
     counts = sorted(scores, key=ROWS.index)
-    sets = set.intersection(*(set(of) for each in counts for of in scores[each].values() if of))
+    sets = set.intersection(*(set(by_set) for count in counts for by_set in scores[count].values() if by_set))
     if len(counts) < 2 or not sets:
         print("benchmarks: no curve: no set has runs with two numbers of rows", file=sys.stderr)
         return
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.subplots()
     for method, title in METHODS.items():
-        if not (own := [each for each in counts if scores[each].get(method)]):
+        counts_of_method = [count for count in counts if scores[count].get(method)]
+        if not counts_of_method:
             continue
-        values = [mean(mean(scores[each][method][name]) for name in sets) for each in own]
-        axes.plot([counts.index(each) for each in own], values, marker="o", label=title)
+        values = [mean(mean(scores[count][method][name]) for name in sets) for count in counts_of_method]
+        axes.plot([counts.index(count) for count in counts_of_method], values, marker="o", label=title)
     axes.set_xticks(range(len(counts)), counts)
     axes.set(xlabel="training rows per label", ylabel=f"accuracy on test, mean of {len(sets)} sets")
     axes.grid(alpha=0.3)

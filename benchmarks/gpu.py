@@ -25,7 +25,8 @@ from benchmarks.roof import SHAPES, probe
 from benchmarks.synthetic import write_documents
 from encoderlab.errors import TrainingError
 
-STEPS, HALF = 12, 6  # of the checks
+STEPS = 12  # of the checks
+HALF = 6
 MLM_PROBABILITY = 0.15
 # The rows of a batch differ in length, so there is padding to remove. No scoring during training, and no baselines.
 SHORT = (
@@ -132,8 +133,11 @@ def measure(names: Sequence[str], device: str, minutes: float, *, small: bool) -
         runs.pretrain(
             "reference", *SAME_RUN, f"model.max_length={length}", "training.device=cpu", *AGREEMENTS["fp32"][0]
         )
-        agreements, compiling = list(AGREEMENTS), ["never", "always"]
-        checks, resumed, speeds = [], [], []
+        agreements = list(AGREEMENTS)
+        compiling = ["never", "always"]
+        checks = []
+        resumed = []
+        speeds = []
         for name in agreements[:2] if small else agreements:
             checks += budget.row(name, lambda name=name: _agreement(runs, length, name))
         for compile_ in compiling[:1] if small else compiling:
@@ -193,7 +197,7 @@ def _resumed(runs: Runs, length: int, compile_: str) -> list[str]:
     weights = [hashlib.sha256((run / "model" / "model.safetensors").read_bytes()).digest() for run in (whole, half)]
     for run in (whole, half):
         shutil.rmtree(run.parent)
-    return ["bit-identical" if one == other else "**different**" for one, other in (losses, weights)]
+    return ["bit-identical" if run == reference else "**different**" for run, reference in (losses, weights)]
 
 
 def _speed(runs: Runs, scale: tuple[str, int, int], packed: bool, compile_: str, *, small: bool) -> list[str]:

@@ -14,8 +14,12 @@ from benchmarks.roof import SHAPES, Shape
 
 OURS = "encoderlab"
 WARMUP = 10  # steps not counted in the speed, as in the peers' own meter
-SST2_LENGTH, PAIR_LENGTH, MINI_LENGTH = 13, 49, 55  # tokens of a row on average, for the size of the products probed
-BERT_PIECES, OWN_PIECES = 30_522, 8_000  # bert-base-uncased's vocabulary, and that of tokenizer=wordpiece
+# Tokens of a row on average, for the size of the products probed.
+SST2_LENGTH = 13
+PAIR_LENGTH = 49
+MINI_LENGTH = 55
+BERT_PIECES = 30_522  # the vocabulary of bert-base-uncased
+OWN_PIECES = 8_000  # that of tokenizer=wordpiece
 Numbers = dict[str, Any]
 Reader = Callable[[Finished, Path], Numbers]
 
@@ -83,7 +87,8 @@ def logged(done: Finished, folder: Path, *, compiled: bool = False) -> Numbers:
     """
     steps = [line for line in _log(folder / "run") if line["kind"] == "step"]
     counted_from = max(WARMUP, _last_slow_step(steps) if compiled else 0)
-    first, last = next((line for line in steps[:-1] if line["step"] >= counted_from), steps[0]), steps[-1]
+    first = next((line for line in steps[:-1] if line["step"] >= counted_from), steps[0])
+    last = steps[-1]
     counted = {name: last[name] - first[name] for name in ("examples", "tokens", "padded_tokens", "seconds")}
     seconds = max(counted["seconds"], 1e-9)
     environment = json.loads((folder / "run" / "environment.json").read_text(encoding="utf-8"))
@@ -219,7 +224,8 @@ def _beside(n_busy: int) -> tuple[Side, Side]:
     arguments = ("-m", "encoderlab", "finetune", *settings, "training.batch_size=32")
     mine = Side(f"{OURS}{beside}", arguments, logged, steps=100, busy=n_busy, environment=_UNSET)
     data = ("--model", "{minilm}", "--data", "intents", "--batch", "32", "--steps", "{steps}", "--seed", "{seed}")
-    program, needs = ("-m", "benchmarks.peers.trainer", *data), ("accelerate", "minilm")
+    program = ("-m", "benchmarks.peers.trainer", *data)
+    needs = ("accelerate", "minilm")
     peer = Side(f"trainer{beside}", program, printed, steps=60, needs=needs, busy=n_busy, environment=_UNSET)
     return mine, peer
 
@@ -272,7 +278,8 @@ _MINILM_RUN = ("finetune", "task=sst2", "dataset.limit=400", "init_from={minilm}
 _EXPORT = ("-m", "encoderlab", "export", "run={work}/run")
 _TEN_THOUSAND = ("-m", "benchmarks.synthetic", "--texts", "sst2_train", "--count", "10000", "{work}/texts.txt")
 _OURS = ("-m", "benchmarks.ours", *_COMMON)
-_PREDICT, _THRICE = (_OURS, "--command", "predict", "--run"), ("--repeats", "3")
+_PREDICT = (_OURS, "--command", "predict", "--run")
+_THRICE = ("--repeats", "3")
 _SENTENCES = ("-m", "benchmarks.peers.sentence_encoder", "--model", "{minilm}")
 
 

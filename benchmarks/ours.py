@@ -26,9 +26,13 @@ def main() -> None:
     one, _ = first_lines(options.input, 1, options.output / "one.txt")
     run = {"run": options.run, "cache_dir": str(options.output), "threads": options.threads, "input": str(one)}
     if options.command == "embed":
-        command, config, ending = embed, EmbedConfig(**run, normalize=True), "npy"
+        command = embed
+        config = EmbedConfig(**run, normalize=True)
+        ending = "npy"
     else:
-        command, config, ending = predict, PredictConfig(**run, precision=options.precision), "csv"
+        command = predict
+        config = PredictConfig(**run, precision=options.precision)
+        ending = "csv"
     command(replace(config, output=str(options.output / f"one.{ending}")))  # the first of a process is slower
     measured = []
     for number in range(options.repeats):

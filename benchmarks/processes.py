@@ -50,7 +50,8 @@ def checked(what: str, names: Sequence[str], known: Iterable[str]) -> list[str]:
     """Return the names, or all. Raises SettingError for an unknown name."""
     for name in names:
         if name not in known:
-            remedy = f"Did you mean {near}?" if (near := closest(name, known)) else ""
+            near = closest(name, known)
+            remedy = f"Did you mean {near}?" if near else ""
             raise SettingError(f"There is no {what} {name}", allowed=", ".join(known), remedy=remedy)
     return list(names or known)
 
@@ -85,7 +86,8 @@ def finished(
     failed process, and OutOfTimeError if it had to be ended after `seconds_at_most`.
     """
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        began, started = time.time(), time.perf_counter()
+        began = time.time()
+        started = time.perf_counter()
         now = {"BENCHMARK_STARTED": repr(began), "PYTHONDONTWRITEBYTECODE": ""}
         streams = {"stdout": output, "stderr": errors, "text": True}
         everything = {**os.environ, **(environment or {}), **now}
@@ -102,7 +104,8 @@ def finished(
             raise
         finally:
             too_slow.cancel()
-        child.returncode, seconds = os.waitstatus_to_exitcode(status), time.perf_counter() - started
+        child.returncode = os.waitstatus_to_exitcode(status)
+        seconds = time.perf_counter() - started
         output.seek(0)
         errors.seek(0)
         printed = errors.read()
@@ -124,7 +127,8 @@ def provenance() -> str:
     """Return date, machine, commit and versions in one line."""
     from encoderlab.system.device import processor_name  # loads PyTorch, which no measurement should have to share
 
-    commit, changed = _printed("git", "rev-parse", "--short=12", "HEAD"), _printed("git", "status", "--porcelain")
+    commit = _printed("git", "rev-parse", "--short=12", "HEAD")
+    changed = _printed("git", "status", "--porcelain")
     installed = [f"{name} {version(name)}" for name in PACKAGES if find_spec(name.replace("-", "_"))]
     versions = ", ".join([f"python {platform.python_version()}", *installed])
     gpu = _printed("nvidia-smi", "--query-gpu=name", "--format=csv,noheader").partition("\n")[0]

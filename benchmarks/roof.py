@@ -61,12 +61,14 @@ class Shape:
 
     def products(self, tokens: int) -> list[Product]:
         """Return the distinct matrix products of a forward pass over `tokens` tokens, without attention's own."""
-        layers, d = self.n_layers, self.d_model
+        layers = self.n_layers
+        d = self.d_model
         counts = {(d, self.width): 3 * layers}
         for sizes in ((self.width, d), (d, self.d_ff), (self.d_ff, d)):
             counts[sizes] = counts.get(sizes, 0) + layers
         products = [Product(tokens, inputs, outputs, count) for (inputs, outputs), count in counts.items()]
-        if targets := round(self.mlm_rate * tokens):
+        targets = round(self.mlm_rate * tokens)
+        if targets:
             products += [Product(targets, d, d, 1), Product(targets, d, self.vocabulary, 1)]
         return products
 
@@ -122,7 +124,9 @@ def _best(multiply: Callable[[], torch.Tensor], device: str, seconds: float) -> 
     import torch
 
     wait = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
-    best, until, runs = math.inf, time.perf_counter() + seconds, 0
+    best = math.inf
+    until = time.perf_counter() + seconds
+    runs = 0
     while runs < 4 or time.perf_counter() < until:
         started = time.perf_counter()
         multiply()

@@ -87,16 +87,17 @@ def _tagged(name: str, what: str, training_rows: int) -> DataSet:
     return DataSet(name, what, _rows(name, "tagging", extension="conll"), training_rows)
 
 
-def _in_windows(of: DataSet) -> DataSet:
+def _in_windows(data: DataSet) -> DataSet:
     """Return the set with the same rows read whole in windows instead of truncated."""
-    return replace(of, name=f"{of.name}_windows", what=f"{of.what}, in windows", words=(*of.words, "task.windows=mean"))
+    words = (*data.words, "task.windows=mean")
+    return replace(data, name=f"{data.name}_windows", what=f"{data.what}, in windows", words=words)
 
 
 _BBC = _texts("bbc_news", "news articles, 5 topics", 1_487)
 _GNAD = _texts("gnad_sample", "German news articles, 9 topics", 618)
 SETS: Mapping[str, DataSet] = {
-    one.name: one
-    for one in (
+    data.name: data
+    for data in (
         _texts("subjectivity", "objective or subjective sentences", 4_655),
         _texts("sms_spam", "text messages, ham or spam", 3_612),
         _texts("clinc150", "questions to an assistant, 150 intents", 15_000),
@@ -171,18 +172,18 @@ class Settings:
     @classmethod
     def parse(cls, words: Sequence[str]) -> Settings:
         """Return the settings that arguments NAME=VALUE choose. Raises SettingError for an invalid name or value."""
-        given = {"sets": ",".join(SETS), "kinds": ",".join(KINDS), "seeds": "", "output": "outputs/suite"}
-        given["suite"] = os.environ.get("ENCODERLAB_SUITE", str(ROOT.parent / "shared" / "suite"))
+        chosen = {"sets": ",".join(SETS), "kinds": ",".join(KINDS), "seeds": "", "output": "outputs/suite"}
+        chosen["suite"] = os.environ.get("ENCODERLAB_SUITE", str(ROOT.parent / "shared" / "suite"))
         overrides = [word for word in words if "." in word.partition("=")[0]]
         for word in words:
             name, equals, value = word.partition("=")
             if word not in overrides:
-                checked("setting", [name if equals else word], given)
-                given[name] = value
-        sets, kinds, seeds = (given[name].split(",") for name in ("sets", "kinds", "seeds"))
+                checked("setting", [name if equals else word], chosen)
+                chosen[name] = value
+        sets, kinds, seeds = (chosen[name].split(",") for name in ("sets", "kinds", "seeds"))
         checked("set", sets, SETS)
         checked("kind", kinds, KINDS)
-        folders = (Path(given[name]).expanduser().absolute() for name in ("suite", "output"))
+        folders = (Path(chosen[name]).expanduser().absolute() for name in ("suite", "output"))
         return cls(sets, kinds, [seed for seed in seeds if seed], *folders, overrides)
 
     def seeds_of(self, name: str, kind: str) -> Sequence[str]:
@@ -201,9 +202,11 @@ def suite(words: Sequence[str]) -> None:
     Raises SettingError, DataError if nothing can be run, and TrainingError at the end where a run failed.
     """
     settings = Settings.parse(words)
-    failed, tables = 0, []
+    failed = 0
+    tables = []
     for name in settings.sets:
-        if reason := _missing(SETS[name].needs, settings):
+        reason = _missing(SETS[name].needs, settings)
+        if reason:
             print(f"benchmarks: skipped {name}: {reason}", file=sys.stderr)
             continue
         for kind in KINDS:  # teachers before their students
@@ -229,15 +232,16 @@ def _missing(needs: str, settings: Settings) -> str:
 
 def _perform(name: str, kind: str, seed: str, settings: Settings) -> str:
     """Do a run unless it is finished; record its command, seconds and memory beside its folder. Returns the error."""
-    folder, of = settings.run_folder(name, kind, seed), KINDS[kind]
+    folder = settings.run_folder(name, kind, seed)
+    way = KINDS[kind]
     record = folder.with_suffix(".json")
-    teacher = settings.run_folder(name, of.teacher, (settings.seeds or SEEDS)[0])
+    teacher = settings.run_folder(name, way.teacher, (settings.seeds or SEEDS)[0])
     places = {"suite": settings.suite, "minilm": minilm_folder(), "teacher": teacher}
-    if "{minilm}" in " ".join(of.words) and places["minilm"] is None:
+    if "{minilm}" in " ".join(way.words) and places["minilm"] is None:
         return missing_needs(("minilm",), ROOT)
-    words = [*SETS[name].words, *of.words, *([] if kind == LINEAR else [f"seed={seed}"]), *settings.overrides]
+    words = [*SETS[name].words, *way.words, *([] if kind == LINEAR else [f"seed={seed}"]), *settings.overrides]
     words = [word.format_map(places) if "{" in word else word for word in words]
-    command = [of.command, *words, "format=json" if kind == LINEAR else f"run_dir={folder}"]
+    command = [way.command, *words, "format=json" if kind == LINEAR else f"run_dir={folder}"]
     if record.exists() and json.loads(record.read_text(encoding="utf-8"))["command"] != command:
         raise SettingError(f"{folder} contains a run of another command", remedy="Delete it, or set output=FOLDER")
     if (folder / "report.json").exists():
@@ -246,7 +250,7 @@ def _perform(name: str, kind: str, seed: str, settings: Settings) -> str:
     (folder if kind == LINEAR else folder.parent).mkdir(parents=True, exist_ok=True)
     record.write_text(json.dumps({"command": command}), encoding="utf-8")
     try:
-        done = finished(python("-m", "encoderlab", *([of.command, f"resume={folder}"] if interrupted else command)))
+        done = finished(python("-m", "encoderlab", *([way.command, f"resume={folder}"] if interrupted else command)))
     except TrainingError as error:
         return f"failed: {error.wrong.rpartition(' of ')[0]}"
     if kind == LINEAR:
@@ -268,7 +272,7 @@ def set_table(name: str, settings: Settings) -> str:
     every = [report for of_kind in reports.values() for report, _ in of_kind]
     if not every:
         return f"{name}: no run has finished"
-    score = SETS[name].score or every[0]["main_figure"]
+    score = SETS[name].score or every[0]["main_score"]
     head = ["", WORDS.get(score, score), "95% interval", "seeds: lowest to highest", "ahead of linear", "95% interval"]
     head += ["minutes of training", "minutes in all", "parameters", "peak memory"]
     rows = [_row(KINDS[kind].title, kind, of_kind, score) for kind, of_kind in reports.items() if of_kind]
@@ -279,25 +283,28 @@ def set_table(name: str, settings: Settings) -> str:
 
 def _reports(name: str, kind: str, settings: Settings) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return report and record of each finished run of a kind, of whatever seeds there are."""
-    found = []
+    reports = []
     for report in sorted((settings.output / name / kind).glob("*/report.json")):
         record = report.parent.with_suffix(".json")
-        found.append((json.loads(report.read_text(encoding="utf-8")), json.loads(record.read_text(encoding="utf-8"))))
-    return found
+        reports.append((json.loads(report.read_text(encoding="utf-8")), json.loads(record.read_text(encoding="utf-8"))))
+    return reports
 
 
 def _row(title: str, kind: str, runs: Sequence[tuple[dict[str, Any], dict[str, Any]]], score: str) -> list[str]:
-    reports, records = [report for report, _ in runs], [record for _, record in runs]
-    best = next((one for one in BASELINES if "skipped" not in reports[0]["baselines"].get(one, {"skipped": ""})), None)
+    reports = [report for report, _ in runs]
+    records = [record for _, record in runs]
+    fitted = [name for name in BASELINES if "skipped" not in reports[0]["baselines"].get(name, {"skipped": ""})]
+    best = fitted[0] if fitted else None
     if kind == LINEAR:
-        scored, leads = [report["baselines"][best] for report in reports] if best else [], []
+        scored = [report["baselines"][best] for report in reports] if best else []
+        leads = []
     else:
         scored = [report["splits"][report["scored_split"]] for report in reports]
         leads = [report["baselines"][best] for report in reports] if best else []
     leads = [lead for lead in leads if lead.get("model_leads_by_ci95")]
     if not scored:
         return [title, *[""] * 9]
-    values = [one[score] for one in scored]
+    values = [scores[score] for scores in scored]
     seeds = f"{len(values)}: {min(values):.3f} to {max(values):.3f}"
     ahead = [f"{mean(lead['model_leads_by'] for lead in leads):+.3f}" if leads else ""]
     minutes = [report.get("throughput", {}).get("train_seconds") for report in reports]
@@ -305,7 +312,7 @@ def _row(title: str, kind: str, runs: Sequence[tuple[dict[str, Any], dict[str, A
     parameters = reports[0].get("model", {}).get("parameters")
     memory = [record["peak_memory"] for record in records if record.get("peak_memory")]
     return [
-        *(title, f"{mean(values):.3f}", _interval([one.get(f"{score}_ci95") for one in scored]), seeds),
+        *(title, f"{mean(values):.3f}", _interval([scores.get(f"{score}_ci95") for scores in scored]), seeds),
         *(*ahead, _interval([lead["model_leads_by_ci95"] for lead in leads], "+")),
         *(_minutes(minutes), _minutes(walls), f"{parameters / 1e6:.1f} M" if parameters else ""),
         mebibytes(mean(memory)) if memory else "",
@@ -318,5 +325,5 @@ def _interval(intervals: Sequence[Sequence[float] | None], sign: str = "") -> st
 
 
 def _minutes(seconds: Sequence[float | None]) -> str:
-    known = [one for one in seconds if one is not None]
+    known = [value for value in seconds if value is not None]
     return f"{mean(known) / 60:.1f}" if known else ""

@@ -42,7 +42,8 @@ def _words(distinct: int, draw: np.random.Generator) -> list[str]:
 
 def _paragraphs(words: list[str], draw: np.random.Generator) -> Iterator[str]:
     """Yield paragraphs of four sentences of 8 to 29 words each, until the words are used up."""
-    start, sentences = 0, []
+    start = 0
+    sentences = []
     while start < len(words):
         size = int(draw.integers(8, 30))
         sentences.append(" ".join(words[start : start + size]).capitalize() + ".")

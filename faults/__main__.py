@@ -63,7 +63,9 @@ def _run_one(name: str, options: argparse.Namespace) -> str:
     if options.quick and not promise.quick:
         return "skipped"
     number = options.trials or (promise.quick if options.quick else promise.full)
-    started, count, failures = time.perf_counter(), 0, 0
+    started = time.perf_counter()
+    count = 0
+    failures = 0
     try:
         with tempfile.TemporaryDirectory(prefix="faults-") as scratch:
             for trial in promise.trials(Conditions(number, options.seed, Path(scratch).resolve())):
@@ -82,12 +84,12 @@ def _run_one(name: str, options: argparse.Namespace) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m faults", description="Try what encoderlab promises about its runs.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    one = commands.add_parser("run", help="try promises, and print the rows of RELIABILITY.md")
-    one.set_defaults(command=run)
-    one.add_argument("promises", nargs="*", metavar="PROMISE", help="which (default: all)")
-    one.add_argument("--trials", type=int, help="number of trials of each (default: as the promise says)")
-    one.add_argument("--seed", type=int, default=0, help="seed for drawing the trials (default: 0)")
-    one.add_argument("--quick", action="store_true", help="a few trials of each, as in the test suite")
+    sub = commands.add_parser("run", help="try promises, and print the rows of RELIABILITY.md")
+    sub.set_defaults(command=run)
+    sub.add_argument("promises", nargs="*", metavar="PROMISE", help="which (default: all)")
+    sub.add_argument("--trials", type=int, help="number of trials of each (default: as the promise says)")
+    sub.add_argument("--seed", type=int, default=0, help="seed for drawing the trials (default: 0)")
+    sub.add_argument("--quick", action="store_true", help="a few trials of each, as in the test suite")
     return parser
 
 

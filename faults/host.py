@@ -119,7 +119,9 @@ class _Child:
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.output: IO[str] = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 (closed by `ended`)
-        self.started, self.code, self.seconds = time.perf_counter(), None, 0.0
+        self.started = time.perf_counter()
+        self.code = None
+        self.seconds = 0.0
         self.process = os.fork()
         if self.process == 0:
             _work(job, self.output.fileno())

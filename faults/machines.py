@@ -25,10 +25,12 @@ from faults.training import OF_THE_CLOCK, difference, finished, outcome
 
 NAMES = ("anna", "berta")
 TOOLS = ("unshare", "nsenter", "setpriv", "ip", "mount", "hostname")
-START_SECONDS, POLL_SECONDS = 10.0, 0.02
+START_SECONDS = 10.0
+POLL_SECONDS = 0.02
 ENOUGH = 240.0  # seconds for any of these runs
 NOTICED = 720.0  # seconds: `system/processes.py` waits ten minutes for a machine that is silent
-STEPS, MIDDLE = 40, 20
+STEPS = 40
+MIDDLE = 20
 ROUNDING = 2e-5  # of a loss: sums over several processes round differently from sums over one
 _ROWS = (
     *("task=reverse", "dataset.train_rows=120", "dataset.validation_rows=32", "dataset.test_rows=31"),
@@ -48,8 +50,13 @@ class Machine:
 
     def __init__(self, folder: Path, address: str, hosts: Path, switch: int) -> None:
         """Boot it. `hosts` names all machines; `switch` is the process whose namespace holds the bridge."""
-        self.name, self.folder, self.address, self.hosts, self.switch = folder.name, folder, address, hosts, switch
-        self.work, self.output = folder / "work", folder / "output.txt"
+        self.name = folder.name
+        self.folder = folder
+        self.address = address
+        self.hosts = hosts
+        self.switch = switch
+        self.work = folder / "work"
+        self.output = folder / "output.txt"
         for name in ("home", "cache", "work"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         self.boot()
@@ -173,7 +180,8 @@ def equal(conditions: Conditions) -> Iterator[Trial]:
     """Train on two machines, evaluate the run there, and resume it from its middle; compare with one process."""
     for per_machine, sharding in conditions.select(list(product((1, 2), ("none", "full")))):
         with two_machines(conditions.scratch / f"equal-{per_machine}-{sharding}") as machines:
-            first, many = machines[0], machines[0].work / "many"
+            first = machines[0]
+            many = machines[0].work / "many"
             alone = first.start(sys.executable, "-m", "encoderlab", "train", *SETTINGS, "run_dir=one").wait(ENOUGH)
             failure = f"one process ended with {alone}: {_last_line(first)}" if alone else ""
             words = ("train", *SETTINGS, f"training.sharding={sharding}", "run_dir=many")
@@ -196,10 +204,12 @@ def lost(conditions: Conditions) -> Iterator[Trial]:
             while launch.processes[0].poll() is None and newest_step(run) < MIDDLE // 2:
                 time.sleep(POLL_SECONDS)
             strike(machines)
-            saved, struck = newest_step(run), time.monotonic()
+            saved = newest_step(run)
+            struck = time.monotonic()
             with suppress(subprocess.TimeoutExpired):
                 launch.processes[0].wait(NOTICED)
-            code, seconds = launch.processes[0].poll(), time.monotonic() - struck
+            code = launch.processes[0].poll()
+            seconds = time.monotonic() - struck
             launch.end()
             mend(machines)
             failure = "" if code else f"the first machine ended with {code} after {seconds:.0f} s"
@@ -221,7 +231,8 @@ FAULTS: dict[str, tuple[Act, Act]] = {
 
 def _scored_otherwise(machines: Sequence[Machine], per_machine: int) -> str:
     """Evaluate the run on both machines and in one process: the scores must be identical to the last bit."""
-    words, first = ("eval", "run=many", "threads=1", "precision=fp32"), machines[0]
+    words = ("eval", "run=many", "threads=1", "precision=fp32")
+    first = machines[0]
     failure = Launch(machines, per_machine, *words, "run_dir=by-many").wait()
     failure = failure or (first.start(sys.executable, "-m", "encoderlab", *words, "run_dir=by-one").wait(ENOUGH) or "")
     if failure:

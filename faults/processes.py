@@ -105,7 +105,9 @@ def ranks_of(launcher: int) -> dict[int, int]:
     for process in map(int, children.read_text(encoding="utf-8").split() if children.exists() else []):
         with contextlib.suppress(OSError):  # it has just ended
             variables = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
-            ranks |= {int(one.partition(b"=")[2]): process for one in variables if one.startswith(b"RANK=")}
+            for variable in variables:
+                if variable.startswith(b"RANK="):
+                    ranks[int(variable.partition(b"=")[2])] = process
     return ranks
 
 

@@ -39,7 +39,9 @@ from faults.promise import Conditions, Trial
 from faults.shim import Action, Call, Fault, calls_in
 
 KEPT = 2
-BEFORE, DISTURBED, NEXT = (0, 10), 20, 30  # the existing steps, the one whose saving is disturbed, and one more
+BEFORE = (0, 10)  # the existing steps
+DISTURBED = 20  # the one whose saving is disturbed
+NEXT = 30
 OLDER, NEWER = BEFORE
 SAVED = "saved"  # once this is printed, the checkpoint must survive
 CUTS = (Action.signal_before, Action.signal_after, Action.signal_halfway)
@@ -127,7 +129,8 @@ def refused(conditions: Conditions, work: str = "save") -> Iterator[Trial]:
 
 def damaged(conditions: Conditions) -> Iterator[Trial]:
     """Damage the newest checkpoint: the one before must be used. In some trials damage all: none may be used."""
-    draw, kinds = random.Random(conditions.seed), list(DAMAGES.items())
+    draw = random.Random(conditions.seed)
+    kinds = list(DAMAGES.items())
     good = prepare(conditions.scratch / "good")
     for number in range(conditions.trials or 0):
         name, damage = kinds[number % len(kinds)]
@@ -300,7 +303,8 @@ def _unsynced(done: Sequence[Call]) -> tuple[set[Path], set[Path], list[tuple[Pa
     names: set[Path] = set()
     renames: list[tuple[Path, Path]] = []
     for call in done:
-        path, other = Path(call.path), Path(call.other)
+        path = Path(call.path)
+        other = Path(call.other)
         if call.name in ("create", "mkdir"):
             names.add(path)
         elif call.name in ("write", "truncate"):
@@ -326,7 +330,8 @@ def _moved(path: Path, old: Path, new: Path) -> Path:
 def _flip(folder: Path, draw: random.Random) -> str:
     file = draw.choice(_files(folder))
     data = bytearray(file.read_bytes())
-    place, bit = draw.randrange(len(data)), draw.randrange(8)
+    place = draw.randrange(len(data))
+    bit = draw.randrange(8)
     data[place] ^= 1 << bit
     file.write_bytes(data)
     return f"bit {bit} of byte {place} of {file.name}"
@@ -356,7 +361,8 @@ def _remove(folder: Path, draw: random.Random) -> str:
 def _swap(checkpoint: Path, draw: random.Random) -> str:
     """Swap a file with that of the older checkpoint."""
     file = draw.choice(_files(checkpoint))
-    between, other = file.with_name("between"), checkpoint.with_name(f"step-{OLDER}") / file.name
+    between = file.with_name("between")
+    other = checkpoint.with_name(f"step-{OLDER}") / file.name
     for old, new in ((file, between), (other, file), (between, other)):
         shutil.move(old, new)
     return file.name

@@ -48,13 +48,15 @@ COMMANDS = ("cli.main", "commands.train", "commands.pretrain", "commands.predict
 MODULES = (*(f"encoderlab.{name}" for name in COMMANDS), "faults.training", "hydra.main", "matplotlib.pyplot")
 OF_THE_CLOCK = ("seconds", "time", "tokens_per_second", "examples_per_second")
 HOURS = 1000.0  # more seconds than any run here takes
-STARTS, MOST_KILLS = 6, 3  # of one run, the last starts undisturbed: more than enough to end
+STARTS = 6  # of one run, the last ones undisturbed: more than enough to end
+MOST_KILLS = 3
 FIRST_CALLS = 20  # the folder, its records, and the first checkpoint
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 HOW_TO_RESUME = "Progress saved. Resume with: "
 IN_USE = ("Another process is using", "already holds", "is finished")
 
-STEPS, EVALUATE = 24, 8
+STEPS = 24
+EVALUATE = 8
 STOPS = (0, 5, 8, 20, 23)  # before the first, within an epoch, at an evaluation, between epochs, before the last
 _EVERY = ("training.steps=24", "training.evaluate_every=8", "training.checkpoint_every=1", "training.log_every=1")
 SHORT = (*REVERSE, *_EVERY)
@@ -119,13 +121,17 @@ class Bed:
 
     def __init__(self, settings: tuple[str, ...] = LONG) -> None:
         self.folder = Path(tempfile.mkdtemp(dir=shared_folder()))
-        self.settings, self.cache = settings, f"cache_dir={shared_folder() / 'cache'}"
-        self.journal, self.run = self.folder / "journal", self.folder / "run"
+        self.settings = settings
+        self.cache = f"cache_dir={shared_folder() / 'cache'}"
+        self.journal = self.folder / "journal"
+        self.run = self.folder / "run"
         for _ in range(2):  # the first one fills the cache, so its time does not count
             self.clear()
             ended = self.start()
             assert ended.code == 0, ended.output
-        self.seconds, self.calls, self.reference = ended.seconds, calls_in(self.journal), outcome(self.run)
+        self.seconds = ended.seconds
+        self.calls = calls_in(self.journal)
+        self.reference = outcome(self.run)
         self.clear()
 
     def start(self, *more: str, fault: Fault | None = None, signals: tuple[Sent, ...] = ()) -> Ended:
@@ -198,7 +204,8 @@ def difference(run: dict[str, Any], reference: dict[str, Any]) -> str:
 
 def killed(conditions: Conditions) -> Iterator[Trial]:
     """Kill a run (kill -9) up to three times, at a random time or call, and resume it each time."""
-    bed, draw = Bed(), random.Random(conditions.seed)
+    bed = Bed()
+    draw = random.Random(conditions.seed)
     for _ in range(conditions.trials or 0):
         moments = []
         for start in range(STARTS):
@@ -215,9 +222,11 @@ def killed(conditions: Conditions) -> Iterator[Trial]:
 
 def signalled(conditions: Conditions) -> Iterator[Trial]:
     """Send SIGTERM and SIGINT, to the process and to its group, at random times and calls; every fifth one twice."""
-    bed, draw = Bed(), random.Random(conditions.seed)
+    bed = Bed()
+    draw = random.Random(conditions.seed)
     for place, (number, group) in enumerate(islice(cycle(product(SIGNALS, (False, True))), conditions.trials or 0)):
-        moment, twice = bed.moment(draw, number, group=group), place % 5 == 4
+        moment = bed.moment(draw, number, group=group)
+        twice = place % 5 == 4
         if twice:
             first = draw.uniform(0, bed.seconds)
             moment = {"signals": (Sent(first, number, group), Sent(first + 0.02, number, group))}
@@ -229,7 +238,8 @@ def signalled(conditions: Conditions) -> Iterator[Trial]:
 
 def refused(conditions: Conditions) -> Iterator[Trial]:
     """Try a disk that is full, read-only or failing from a call of a run on."""
-    bed, draw = Bed(), random.Random(conditions.seed)
+    bed = Bed()
+    draw = random.Random(conditions.seed)
     for number in islice(cycle((errno.ENOSPC, errno.EROFS, errno.EIO)), conditions.trials or 0):
         fault = Fault(Action.fail_from, draw.randrange(1, len(bed.calls) + 1), number)
         ended = bed.start(fault=fault)
@@ -240,7 +250,8 @@ def refused(conditions: Conditions) -> Iterator[Trial]:
 
 def one_folder(conditions: Conditions) -> Iterator[Trial]:
     """Start two runs at once in one folder; in every other trial it contains a run that both want to resume."""
-    bed, draw = Bed(), random.Random(conditions.seed)
+    bed = Bed()
+    draw = random.Random(conditions.seed)
     for place in range(conditions.trials or 0):
         if place % 2:
             bed.start(**bed.moment(draw, signal.SIGKILL))
@@ -248,10 +259,12 @@ def one_folder(conditions: Conditions) -> Iterator[Trial]:
         if not finished(bed.run):
             words = (bed.settings[0], f"resume={bed.run}") if begun else (*bed.settings, f"run_dir={bed.run}")
             job = bed.job([*words, bed.cache])
-            ended = sorted(shared_host().run_together([job, job]), key=lambda one: one.code)
-            failure = "" if [one.code for one in ended] == [0, 2] else f"exit codes {[one.code for one in ended]}"
-            if not failure and not any(words in ended[1].last_line for words in IN_USE):
-                failure = f"the other said: {ended[1].last_line}"
+            first, second = sorted(shared_host().run_together([job, job]), key=lambda ended: ended.code)
+            failure = ""
+            if (first.code, second.code) != (0, 2):
+                failure = f"exit codes {[first.code, second.code]}"
+            elif not any(words in second.last_line for words in IN_USE):
+                failure = f"the other said: {second.last_line}"
             yield Trial(f"both {'resume' if begun else 'start'}", failure or bed.differs())
         bed.clear()
 
@@ -278,9 +291,11 @@ def nothing_left_out(conditions: Conditions) -> Iterator[Trial]:
 
 def model_damaged(conditions: Conditions) -> Iterator[Trial]:
     """Damage a file of a finished run's model folder: `predict` must end with one line and exit code 3."""
-    bed, draw = Bed(), random.Random(conditions.seed)
+    bed = Bed()
+    draw = random.Random(conditions.seed)
     assert bed.start().code == 0
-    model, good = bed.run / "model", bed.folder / "good"
+    model = bed.run / "model"
+    good = bed.folder / "good"
     model.rename(good)
     for name, damage in islice(cycle(IN_PLACE.items()), conditions.trials or 0):
         shutil.copytree(good, model)
@@ -387,12 +402,15 @@ def _piece(keys: tuple[Any, ...]) -> str:
 
 def _notices(bed: Bed, stop: int, piece: str) -> bool:
     """Return whether a run resumed with that piece reset is refused, or ends differently."""
-    (weights, state), (first_weights, first_state) = _read(bed, stop), _read(bed, 0)
+    weights, state = _read(bed, stop)
+    first_weights, first_state = _read(bed, 0)
     for keys in [keys for keys in _leaves(state) if piece and _piece(keys) == piece]:
         *outer, last = keys
-        inner, first = state, first_state
+        inner = state
+        first = first_state
         for key in outer:
-            inner, first = inner[key], first.get(key, {})
+            inner = inner[key]
+            first = first.get(key, {})
         if keys[-1] == "seconds":
             inner[last] = HOURS  # a value that shows
         else:

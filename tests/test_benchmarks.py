@@ -51,6 +51,19 @@ def test_the_suite_runs_what_is_asked_for_once_and_prints_a_table(tmp_path):
     assert (tmp_path / "runs/sms_spam/scratch/0/report.json").stat().st_mtime_ns == started
 
 
+@pytest.mark.slow
+def test_ways_to_choose_texts_are_compared(tmp_path):
+    folder = tmp_path / "suite" / "sms_spam"
+    folder.mkdir(parents=True)
+    kinds = (("a cheap prize, call", "spam"), ("see you at home at", "ham"), ("the train leaves at", "ham"))
+    rows = [f'"{kinds[n % 3][0]} {n}",{kinds[n % 3][1]}\n' for n in range(260)]
+    for split in ("train", "test"):
+        (folder / f"{split}.csv").write_text("text,label\n" + "".join(rows))
+    done = typed("select", "sms_spam", "--draws", 1, "--suite", tmp_path / "suite", "--output", tmp_path / "vectors")
+    assert done.returncode == 0, done.stderr
+    assert "| sms_spam | accuracy | 100.0 | +0.0 |" in done.stdout
+
+
 @pytest.mark.parametrize("words", [("run", "sst2_tinny"), ("suite", "kind=box")])
 def test_a_wrong_name_gets_one_line(words):
     done = typed(*words)

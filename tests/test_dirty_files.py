@@ -55,7 +55,7 @@ CASES = {
     "words for nothing": ("csv", "text,label\nNA,None\nnull,nan\n", [("NA", "None"), ("null", "nan")]),
     "numbers with zeros": ("csv", "text,label\n007,a\n1.50,b\n", [("007", "a"), ("1.50", "b")]),
     "an empty text": ("csv", "text,label\n,a\nw,b\n", [("", "a"), ("w", "b")]),
-    "a missing label": ("csv", "text,label\nx,a\ny,\nz,b\n", REFUSED),
+    "a missing label": ("csv", "text,label\nx,a\nz,\ny,b\n", AB),
     "one class": ("csv", "text,label\nx,a\ny,a\n", REFUSED),
     # other formats
     "JSON lines": ("jsonl", jsonl({"text": "x", "label": "a"}, {"label": "b", "text": "y"}), AB),
@@ -66,7 +66,7 @@ CASES = {
     "gzip cut off": ("csv.gz", HALF, REFUSED),
     "parquet": ("parquet", parquet(text=["x", "y"], label=["a", "b"]), AB),
     "parquet cut off": ("parquet", parquet(text=["x", "y"], label=["a", "b"])[:-20], REFUSED),
-    "parquet without a label": ("parquet", parquet(text=["x", "y"], label=["a", None]), REFUSED),
+    "parquet without a label": ("parquet", parquet(text=["x", "z", "y"], label=["a", None, "b"]), AB),
     "CoNLL": ("conll", "EU B\nrejects O\n\nx O\n", [(("EU", "rejects"), ("B", "O")), (("x",), ("O",))]),
     "CoNLL with a word alone": ("conll", "EU B\nrejects\n", REFUSED),
 }

@@ -1,5 +1,6 @@
 """The wheel, the container and the texts of the shipped encoder: what leaves this repository is complete."""
 
+import csv
 import gzip
 import json
 import os
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,38 @@ def test_the_container_and_the_wheelhouse_agree_on_their_variants(tmp_path):
     assert (
         {*re.findall(r"--build-arg (\w+)=", script.read_text(encoding="utf-8"))} == {*declared} == {"BASE", "VARIANT"}
     )
+
+
+def test_the_labelled_rows_of_the_shipped_encoder_are_those_of_frequent_labels_and_come_out_the_same(tmp_path):
+    rows = {
+        "emobank_valence": [("grim", "1.5"), ("plain", "2.8"), ("glad", "4.0")],
+        "snips_intent": [("play it", "PlayMusic"), ("rain?", "GetWeather")],
+    }
+    source = (ROOT / "scripts" / "make_labelled").read_text(encoding="utf-8")
+    code = re.sub(r"SETS = \[.*?\]", f"SETS = {[*rows]}", source, flags=re.DOTALL)
+    for name, of_set in rows.items():
+        lines = [f"{text} {n},{label}\n" for text, label in of_set for n in range(7 if text == "rain?" else 9)]
+        with gzip.open(tmp_path / f"{name}.csv.gz", "wt", encoding="utf-8") as file:
+            file.write(f"text,label\n{''.join(lines)}")
+    with gzip.open(tmp_path / "snli_dev_entailment.csv.gz", "wt", encoding="utf-8") as file:
+        file.write("text_a,text_b,label\nA man eats,A man eats food,entailment\nA man eats,Nobody eats,contradiction\n")
+    with gzip.open(tmp_path / "texts.jsonl.gz", "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps({"text": f"This is document {n}, in one line."}) + "\n" for n in range(40))
+    environment = {**os.environ, "LABELLED": str(tmp_path)}
+    for name in ("a", "b"):
+        command = [sys.executable, "-c", code, str(tmp_path / "texts.jsonl.gz"), str(tmp_path / name)]
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    with gzip.open(tmp_path / "a", "rt", encoding="utf-8", newline="") as file:
+        counts = Counter((row["set"], row["label"]) for row in csv.DictReader(file))
+    assert counts.pop(("", "")) > 20
+    assert counts == {
+        ("emobank_valence", "low"): 9,
+        ("emobank_valence", "high"): 9,
+        ("snips_intent", "PlayMusic"): 9,
+        ("snli_dev_entailment", "sense 0"): 2,
+        ("snli_dev_entailment", "against 0"): 1,
+    }
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_the_texts_of_the_shipped_encoder_keep_only_free_licences_and_come_out_the_same(tmp_path):

@@ -16,9 +16,9 @@ from encoderlab.settings import allowed_range, check_settings, setting
 class Recipe:
     """One field of each kind."""
 
-    eggs: int = setting(2, "Eggs.", least=1, most=12)
+    eggs: int = setting(2, "Eggs.", minimum=1, maximum=12)
     heat: float = setting(0.5, "Share of full heat.", above=0, below=1)
-    salt: float | None = setting(None, "Grams of salt; null: to taste.", least=0)
+    salt: float | None = setting(None, "Grams of salt; null: to taste.", minimum=0)
     offset: float = setting(0.0, "Any number.")
     notes: list[int] = setting([1, 2], "Numbers.")
 
@@ -55,8 +55,10 @@ def test_a_list_is_never_shared_between_two_settings():
 bounds = st.integers(0, 2**32) | st.integers(1, 9999).map(lambda number: number / 10_000)
 
 
-@given(bound=bounds, key=st.sampled_from(["least", "above", "most", "below"]))
+@given(bound=bounds, key=st.sampled_from(["minimum", "above", "maximum", "below"]))
 def test_the_range_in_words_is_the_range_enforced(bound, key):
-    words = allowed_range({"least": None, key: bound})
-    assert words.startswith({"least": "at least", "above": "more than", "most": "at most", "below": "less than"}[key])
+    words = allowed_range({"minimum": None, key: bound})
+    assert words.startswith(
+        {"minimum": "at least", "above": "more than", "maximum": "at most", "below": "less than"}[key]
+    )
     assert float(re.search(r"[-+.,e\d]+$", words).group().replace(",", "")) == bound

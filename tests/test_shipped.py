@@ -10,10 +10,10 @@ from encoderlab.system.files import MANIFEST, sha256_of
 LARGEST = 20_000_000  # bytes of the folder
 
 
-def test_the_encoder_in_the_box_is_unchanged_and_small_and_pools_by_the_mean():
+def test_the_encoder_in_the_box_is_unchanged_and_small_and_pools_by_its_first_token():
     assert sum(path.stat().st_size for path in (FOLDER / SHIPPED).iterdir()) <= LARGEST
     initial = load_pretrained(SHIPPED)
-    assert initial.shape.pooling.value == "mean"
+    assert initial.shape.pooling.value == "cls"
     assert all(name.startswith("encoder.") for name in initial.weights)
 
 

@@ -26,7 +26,8 @@ def main() -> None:
     classify = transformers.pipeline("text-classification", options.model, device="cpu")
 
     def seconds(path: Path, batch_size: int) -> float:
-        started, texts = time.perf_counter(), path.read_text(encoding="utf-8").split("\n")[:-1]
+        started = time.perf_counter()
+        texts = path.read_text(encoding="utf-8").split("\n")[:-1]
         predictions = classify(texts, batch_size=batch_size, truncation=True, max_length=LENGTH)
         with (options.output / "predictions.csv").open("w", encoding="utf-8", newline="") as file:
             pairs = zip(texts, predictions, strict=True)

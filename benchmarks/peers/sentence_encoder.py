@@ -23,7 +23,8 @@ def main() -> None:
     encoder = SentenceTransformer(options.model, device="cpu")
 
     def seconds(path: Path, batch_size: int) -> float:
-        started, texts = time.perf_counter(), path.read_text(encoding="utf-8").split("\n")[:-1]
+        started = time.perf_counter()
+        texts = path.read_text(encoding="utf-8").split("\n")[:-1]
         vectors = encoder.encode(texts, batch_size=batch_size, normalize_embeddings=True, show_progress_bar=False)
         np.save(options.output / "vectors.npy", vectors)
         return time.perf_counter() - started

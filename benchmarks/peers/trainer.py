@@ -35,7 +35,9 @@ class Count(TrainerCallback):
     """Report each step to the meter, with the mean number of tokens: the Trainer does not expose its batches."""
 
     def __init__(self, batch: int, mean_length: float) -> None:
-        self.meter, self.batch, self.mean_length = Meter(), batch, mean_length
+        self.meter = Meter()
+        self.batch = batch
+        self.mean_length = mean_length
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
         """Count a step."""

@@ -25,7 +25,10 @@ class Meter:
     """
 
     def __init__(self, warmup: int = 10) -> None:
-        self.warmup, self.steps, self.examples, self.tokens = warmup, 0, 0, 0
+        self.warmup = warmup
+        self.steps = 0
+        self.examples = 0
+        self.tokens = 0
         self.first_step: float | None = None
         self.padded = CountedTokens()
         self.started = self.ended = time.perf_counter()
@@ -40,7 +43,8 @@ class Meter:
             self.examples += examples
             self.tokens += int(tokens)
         else:
-            self.started, self.padded.count = self.ended, 0
+            self.started = self.ended
+            self.padded.count = 0
 
     def result(self, **more: Any) -> None:
         """Print the numbers as a line of JSON; work after the last step is not counted."""

@@ -22,7 +22,7 @@ from encoderlab.errors import SettingError, one_line
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import load_model
 from encoderlab.runs.run import Run
-from encoderlab.runs.tracking import check_installed, track
+from encoderlab.runs.tracking import track
 
 COMMAND_OF = {RunConfig: "train", PretrainConfig: "pretrain", FinetuneConfig: "finetune", DistillConfig: "distill"}
 
@@ -34,7 +34,7 @@ def compose(*settings: str, command: str = "train") -> RunConfig:
     """
     if command not in COMMAND_OF.values():
         raise SettingError(f"command={command} does not start a run", allowed=", ".join(COMMAND_OF.values()))
-    if not all(isinstance(one, str) for one in settings):
+    if not all(isinstance(setting, str) for setting in settings):
         wrong = f"compose was given {one_line(str(settings))}"
         raise SettingError(wrong, allowed='settings as strings, such as "task=sst2"')
     return composed(read_line(command, settings))
@@ -67,11 +67,9 @@ def _run(command: Callable[[Any], Run | None], config: Any, wanted: type) -> Run
         raise SettingError(f"The settings are {one_line(repr(config))[:80]}", allowed=wanted.__name__, remedy=remedy)
     with explained(COMMAND_OF[wanted]):
         checked = settings_from_dict(settings_to_dict(config), wanted)
-    if checked.tracking is not None:
-        check_installed(checked.tracking)
     run = command(checked)
-    if run is not None and checked.tracking is not None:
-        track(run, checked.tracking)
+    if run is not None:
+        track(run)
     return run
 
 

@@ -16,7 +16,7 @@ class TeacherOutputs:
 
     They are either logits of the task's classes, for whole sequences or for the target tokens, softened by
     `temperature`; or vectors, for whole sequences and for the target tokens. None: no such output. They have the
-    `weight` in the loss, and the labels, if there are any, the rest of 1.
+    `weight` in the loss, and the labels, if there are any, the rest of 1; vectors have a further weight by their kind.
     """
 
     sequence_logits: Float[Tensor, "batch classes"] | None = None
@@ -25,12 +25,35 @@ class TeacherOutputs:
     token_vectors: Float[Tensor, "targets d_teacher"] | None = None
     temperature: float = 1.0
     weight: float = 1.0
+    sequence_vector_weight: float = 1.0
+    token_vector_weight: float = 1.0
 
     def select(self, rows: slice, tokens: slice | Bool[Tensor, " targets"]) -> TeacherOutputs:
         """Return the outputs for some rows and for some target tokens."""
         where = {"sequence_logits": rows, "sequence_vectors": rows, "token_logits": tokens, "token_vectors": tokens}
-        known = {name: output for name in where if (output := getattr(self, name)) is not None}
-        return replace(self, **{name: output[where[name]] for name, output in known.items()})
+        selected = {}
+        for name, positions in where.items():
+            output = getattr(self, name)
+            selected[name] = None if output is None else output[positions]
+        return TeacherOutputs(
+            **selected,
+            temperature=self.temperature,
+            weight=self.weight,
+            sequence_vector_weight=self.sequence_vector_weight,
+            token_vector_weight=self.token_vector_weight,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """How the rows of a micro-batch are compared with one another (Khosla et al. 2020, equation 2).
+
+    `n_anchors` counts the rows with another row of their label in the micro-batch; `weight` is that of the loss.
+    """
+
+    n_anchors: int
+    temperature: float
+    weight: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +65,8 @@ class Batch:
     `token_labels` holds their labels. `rows` gives the index of each example in its split; it is empty in a batch
     `without_rows`. `n_tokens` counts real tokens, and `n_targets` the target positions if they are still to be drawn
     (None: unknown). Both are plain numbers, so reading them never waits for a device. `teacher` holds the
-    teacher's outputs, in distillation.
+    teacher's outputs, in distillation, and `weights` what each row weighs in the loss (None: 1). `contrast` says how
+    rows are compared with one another (None: they are not); a part of a batch has none, because it lacks other rows.
 
     A row is one sequence unless a long text is read in several windows. `row_of_sequence` then gives the row of the
     batch that each sequence belongs to, in ascending order (None: every row is one sequence). Predictions have one row
@@ -59,7 +83,9 @@ class Batch:
     n_tokens: int
     n_targets: int | None = None
     teacher: TeacherOutputs | None = None
+    contrast: Contrast | None = None
     row_of_sequence: Int[Tensor, " sequences"] | None = None
+    weights: Float[Tensor, " batch"] | None = None
 
     def __len__(self) -> int:
         """Return how many rows the model computes. `len(rows)`, how many count, is 0 in a batch `without_rows`."""
@@ -88,9 +114,9 @@ class Batch:
 
     def between(self, first: int, last: int) -> Batch:
         """Return the rows from `first` up to `last`, padded as before. Waits for the device."""
-        length, begin, end = self.input_ids.shape[1], first, last
-        if self.row_of_sequence is not None:
-            begin, end = (int((self.row_of_sequence < row).sum()) for row in (first, last))
+        length = self.input_ids.shape[1]
+        begin = self._sequences_before(first)
+        end = self._sequences_before(last)
         targets_here = (self.target_positions >= begin * length) & (self.target_positions < end * length)
         mask = None if self.attention_mask is None else self.attention_mask[begin:end]
         return Batch(
@@ -104,7 +130,11 @@ class Batch:
             n_tokens=(end - begin) * length if mask is None else int(mask.sum()),
             teacher=None if self.teacher is None else self.teacher.select(slice(first, last), targets_here),
             row_of_sequence=None if self.row_of_sequence is None else self.row_of_sequence[begin:end] - first,
+            weights=None if self.weights is None else self.weights[first:last],
         )
+
+    def _sequences_before(self, row: int) -> int:
+        return row if self.row_of_sequence is None else int((self.row_of_sequence < row).sum())
 
 
 def _on(device: torch.device, tensor: Tensor) -> Tensor:

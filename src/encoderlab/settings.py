@@ -1,6 +1,6 @@
 """Settings: dataclass fields that carry their line of help and their range, both used by `--help` and by the checks.
 
-`setting(default, "help", least=..., above=...)` is read three times: by the checks, by `--help` and by the error
+`setting(default, "help", minimum=..., above=...)` is read three times: by the checks, by `--help` and by the error
 messages. `__post_init__` of a settings class refuses what the range of a single setting cannot express.
 """
 
@@ -18,22 +18,22 @@ REQUIRED = "???"  # what OmegaConf calls a mandatory value
 CACHE = "~/.cache/encoderlab"  # unless ENCODERLAB_CACHE names another folder (configs/command.yaml)
 
 BOUNDS = {
-    "least": ("at least", operator.ge),
+    "minimum": ("at least", operator.ge),
     "above": ("more than", operator.gt),
-    "most": ("at most", operator.le),
+    "maximum": ("at most", operator.le),
     "below": ("less than", operator.lt),
 }
 
 
-def setting(default: Any, help: str, *, brought: bool = False, **bounds: float) -> Any:
-    """Return a dataclass field with one line of `help` and the range of its numbers: least <= value <= most (BOUNDS).
+def setting(default: Any, help: str, *, internal: bool = False, **bounds: float) -> Any:
+    """Return a dataclass field with one line of `help` and the range of its numbers (see BOUNDS).
 
-    A field that is `brought` is set by an option of another group; it is not read, and users may not set it.
+    A field that is `internal` is set by an option of another group; it is not read, and users may not set it.
     """
     unknown = bounds.keys() - BOUNDS.keys()
     if unknown:
         raise TypeError(f"setting() got an unknown bound: {', '.join(unknown)}")
-    metadata = {"help": help, "brought": brought, **bounds}
+    metadata = {"help": help, "internal": internal, **bounds}
     if isinstance(default, list | dict):
         return field(default_factory=lambda: copy.copy(default), metadata=metadata)
     return field(default=default, metadata=metadata)

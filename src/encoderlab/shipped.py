@@ -31,7 +31,8 @@ def shipped_folder(name: str) -> Path | None:
     if name not in shipped_names():
         return None
     folder = FOLDER / name
-    if differing := differing_files(folder):
+    differing = differing_files(folder)
+    if differing:
         wrong = f"{folder / differing[0]} is damaged: it is missing, or its SHA-256 differs from the shipped file's"
         raise DataError(wrong, remedy=REINSTALL)
     return folder

@@ -43,7 +43,7 @@ def test_help_has_examples_and_every_setting_with_a_line_of_help(shown, name):
     printed = shown(f"{name} --help")
     assert all(f"encoderlab {name} {example}".rstrip() in printed for example, _ in EXAMPLES[name])
     for declared in fields(COMMAND_CONFIGS[name]):
-        if declared.name not in GROUPS and not declared.metadata["brought"]:
+        if declared.name not in GROUPS and not declared.metadata["internal"]:
             assert f"  {declared.name}=" in printed and declared.metadata["help"] in printed
 
 
@@ -52,7 +52,7 @@ def test_help_shows_the_settings_of_the_chosen_config_and_of_no_other(shown, gro
     if option in options_of(config_folder(), group):
         printed = shown(f"finetune {group}={option} --help")
         for declared in fields(SCHEMAS[group, option]):
-            assert (f"  {group}.{declared.name}=" in printed) is not declared.metadata["brought"]
+            assert (f"  {group}.{declared.name}=" in printed) is not declared.metadata["internal"]
     assert "task.thresholds" in shown("finetune task=multilabel --help")
     assert "task.thresholds" not in (printed := shown("finetune --help")) and printed.count("\n") < 160
 

@@ -46,7 +46,7 @@ def test_pairs_and_numbers_have_a_frozen_encoder_too(task, columns, name, tmp_pa
     (tmp_path / "rows.csv").write_text("\n".join(["text,second,label,n", *rows]) + "\n", encoding="utf-8")
     report = printed("baseline", f"task={task}", "dataset=files", "dataset.path=rows.csv", columns, "format=json")
     one = report["baselines"][name]
-    assert one[report["main_figure"]] > 0.95
+    assert one[report["main_score"]] > 0.95
 
 
 def test_texts_that_the_frozen_encoder_cannot_read_are_skipped(tmp_path, printed):

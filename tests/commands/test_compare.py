@@ -56,7 +56,7 @@ def finished(
     scores = {"n": N, "loss": 0.5, "accuracy": accuracy, "accuracy_ci95": [accuracy - 0.05, accuracy + 0.05]}
     scores["per_class"] = dict.fromkeys(NAMES, {})
     report = {"command": command, "task": task, "seed": seed, "model": {"parameters": 10}}
-    report |= {"scored_split": split, "main_figure": "accuracy", "baselines": {"majority": {"accuracy": 0.525}}}
+    report |= {"scored_split": split, "main_score": "accuracy", "baselines": {"majority": {"accuracy": 0.525}}}
     report |= {"splits": {split: scores}, "throughput": {"train_seconds": 2.0}, "checkpoint": {"chosen_on": chosen_on}}
     folder.report_file.write_text(json.dumps(report))
     return str(folder.folder)
@@ -163,10 +163,10 @@ def test_runs_with_different_main_scores_are_compared_by_a_named_one(command, fo
     path = Run(Path(four[0])).report_file
     report = json.loads(path.read_text())
     report["splits"]["test"] |= {"f1": 0.4, "positive_label": "good"}
-    path.write_text(json.dumps(report | {"main_figure": "f1"}))
+    path.write_text(json.dumps(report | {"main_score": "f1"}))
     with pytest.raises(SettingError, match="score=f1 or score=accuracy"):
         command("compare", *four)
-    assert compared(command, *four, "score=accuracy")["figure"] == "accuracy"
+    assert compared(command, *four, "score=accuracy")["score"] == "accuracy"
     report["splits"]["test"]["positive_label"] = "bad"
     other = Run(Path(four[1])).report_file
     other.write_text(json.dumps(json.loads(path.read_text()) | {"splits": report["splits"]}))

@@ -88,7 +88,7 @@ def brackets_teacher(tmp_path_factory, cache, run_in):
 
 def test_a_student_comes_near_its_teachers_vectors(student, teacher):
     report = report_of(student)
-    assert (report["command"], report["teacher"], report["main_figure"]) == ("distill", str(teacher), "sequence_cosine")
+    assert (report["command"], report["teacher"], report["main_score"]) == ("distill", str(teacher), "sequence_cosine")
     scores = report["splits"]["validation"]
     assert scores["sequence_cosine"] > 0.9 and scores["token_cosine"] > 0.7
     low, high = scores["sequence_cosine_ci95"]

@@ -237,3 +237,30 @@ def test_a_linear_model_is_fitted_neither_for_a_dry_run_nor_again_for_a_resumed_
     command("finetune", "resume=run")
     assert len(fits) == 1
     assert any("logistic regression" in note for note in report_of(tmp_path / "run")["notes"])
+
+
+def test_twelve_rows_are_all_trained_on_and_folds_are_proposed(command, shipped, tmp_path):
+    texts = ["warm", "witty", "a film", "ten of ten", "and wise", "dull", "empty", "a mess", "nothing", "else"]
+    rows = [f"{text},{'good' if number < 5 else 'bad'}" for number, text in enumerate(texts)]
+    rows += ["so so,neither", "number 7,neither"]
+    (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    command("finetune", "rows.csv", "training.threads=1", "run_dir=run")
+    report = report_of(tmp_path / "run")
+    assert list(report["splits"]) == ["train"] and report["splits"]["train"]["n"] == 12
+    assert report["baselines"] == {} and report["verdict"] is None, "nothing is compared on rows that were trained on"
+    assert any("folds=5" in note for note in report["notes"])
+    command("finetune", "rows.csv", "training.threads=1", "folds=5", "run_dir=folds", "baselines=false")
+    assert report_of(tmp_path / "folds")["command"] == "finetune"
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_on_very_few_rows_resumes(command, stop_after, shipped, tmp_path):
+    rows = [f"{word} {number},{word}" for number in range(6) for word in ("warm", "dull")]
+    (tmp_path / "rows.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
+    line = ("finetune", "rows.csv", "training.threads=1", "run_dir=run")
+    stop_after(3)
+    with pytest.raises(Interrupted):
+        command(*line)
+    stop_after(-1)
+    command(*line, "resume=auto")  # the same line, as a restarted process repeats it
+    assert report_of(tmp_path / "run")["scored_split"] == "train"

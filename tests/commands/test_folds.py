@@ -52,7 +52,11 @@ def test_a_stopped_cross_validation_keeps_its_finished_folds_and_reports_all_of_
         command(*line)
     stop_after(-1)
     assert "Resume with: encoderlab train resume=all" in capsys.readouterr().err
-    command(*line)  # the same line resumes
+    stop_after(5)
+    with pytest.raises(Interrupted):
+        command("train", "resume=all")  # the printed line resumes
+    stop_after(-1)
+    command(*line)  # and so does the same one
     report = report_of(tmp_path / "all")
     folds, scores = report["folds"], report["splits"]["out_of_fold"]
     assert sum(fold["n"] for fold in folds) == scores["n"] == 60
@@ -108,7 +112,7 @@ def test_every_task_answers_every_row_once(command, tmp_path, arguments, figure)
     quick = [one for one in QUICK if "task=reverse" not in arguments or not one.startswith("tokenizer")]
     command("train", *arguments, *quick, "folds=2", "run_dir=all", "baselines=false")
     report = report_of(tmp_path / "all")
-    assert report["main_figure"] == figure and report["splits"]["out_of_fold"]["n"] == 40
+    assert report["main_score"] == figure and report["splits"]["out_of_fold"]["n"] == 40
     rows = rows_of(tmp_path / "all" / "predictions.csv")
     assert len(rows) == 40 and "label_errors" not in report and not (tmp_path / "all" / "label_errors.csv").exists()
 
@@ -132,7 +136,7 @@ def test_flipped_labels_of_sets_are_found(command, tmp_path, capsys):
     command("train", *data, *LEARNING, "folds=2", "run_dir=all", "baselines=false")
     report = report_of(tmp_path / "all")
     errors = rows_of(tmp_path / "all" / "label_errors.csv")
-    assert report["main_figure"] == "f1_micro" and report["label_errors"] == {"n": len(errors), "of": 300}
+    assert report["main_score"] == "f1_micro" and report["label_errors"] == {"n": len(errors), "of": 300}
     found = [(int(error["line"]), error["change"]) for error in errors]
     assert len(flipped & set(found)) >= 0.7 * len(flipped) and len(flipped & set(found[:15])) >= 12
     assert f"{len(errors)} labels to check, of 300 rows" in capsys.readouterr().err
@@ -143,3 +147,21 @@ def test_more_folds_than_groups_are_refused(command, tmp_path):
     with pytest.raises(DataError, match="folds=11 cannot be made: there are 10"):
         command("train", "task=classification", *files("verdict", "dataset.group=author"), "folds=11")
     assert not (tmp_path / "outputs").exists()
+
+
+def test_rows_that_were_drawn_at_random_have_an_accuracy_of_their_own(command, tmp_path):
+    write_rows(tmp_path / "rows.csv")
+    rows = [
+        row | {"selected": ("typical", "unsure", "random")[n % 3]}
+        for n, row in enumerate(rows_of(tmp_path / "rows.csv"))
+    ]
+    with (tmp_path / "rows.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows([*rows, rows[0] | {"verdict": "", "review": "not labelled yet"}])
+    command("train", "task=classification", *files("verdict"), *QUICK, "folds=3", "run_dir=all")
+    drawn = [row for row in rows_of(tmp_path / "all" / "predictions.csv") if row["selected"] == "random"]
+    found = report_of(tmp_path / "all")["drawn_at_random"]
+    assert found["n"] == len(drawn) == 20
+    assert found["accuracy"] == pytest.approx(sum(row["label"] == row["predicted"] for row in drawn) / 20)
+    assert found["accuracy_ci95"][0] <= found["accuracy"] <= found["accuracy_ci95"][1]

@@ -43,7 +43,7 @@ def thresholds_of(report, split):
 def test_the_report_has_every_score_and_thresholds_come_from_validation(topics_run):
     report = report_of(topics_run)
     test = report["splits"]["test"]
-    assert report["main_figure"] == "f1_micro" and test["f1_micro"] > 0.8
+    assert report["main_score"] == "f1_micro" and test["f1_micro"] > 0.8
     for name in ("f1_micro", "f1_macro", "subset_accuracy"):
         low, high = test[f"{name}_ci95"]
         assert low <= test[name] <= high
@@ -77,7 +77,7 @@ def test_eval_compare_and_explain_know_sets_of_labels(command, topics_run, tmp_p
     command("eval", f"run={topics_run}", "run_dir=again")
     command("compare", topics_run, "again", "output=compared")
     compared = json.loads((tmp_path / "compared" / "compare.json").read_text(encoding="utf-8"))
-    assert compared["figure"] == "f1_micro"
+    assert compared["score"] == "f1_micro"
     assert [row["difference"]["value"] for row in compared["settings"] if row["difference"]] == [0]
     command("explain", f"run={topics_run}", "text=rain goal", "label=sport", "run_dir=why")
     (explained,) = json.loads((tmp_path / "why" / "explain.json").read_text(encoding="utf-8"))
@@ -102,7 +102,7 @@ def test_an_exported_model_predicts_the_same_sets(command, topics_run, printed):
 def test_baseline_and_data_count_labels(tmp_path, printed):
     write_rows(tmp_path / "rows.csv", 120)
     report = printed("baseline", *FILES, "dataset.path=rows.csv", "format=json")
-    assert report["main_figure"] == "f1_micro"
+    assert report["main_score"] == "f1_micro"
     facts = printed("data", *FILES, "dataset.path=rows.csv", "format=json", "model=tiny")
     assert set(facts["splits"]["train"]["labels"]) == {"politics", "sport", "weather"}
 

@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import encoderlab
-from encoderlab.commands.predict import WRITERS, show_rows
+from encoderlab.commands.predict import EMPTY, show_rows
 from encoderlab.config.commands import PredictionFormat
 from encoderlab.data.columns import MissingColumnError
 from encoderlab.errors import DataError, SettingError
+from encoderlab.runs.row_files import WRITERS
 from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
 
 
@@ -201,7 +202,7 @@ def test_any_text_comes_back_unchanged_from_every_format(form, texts):
     file = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="")
     rows = ({"text": text, "predicted": "good", "probability": 0.5} for text in texts)
     try:
-        WRITERS[form](file, rows, {})
+        WRITERS[form](file, rows, {}, EMPTY)
     except DataError:
         assert form is PredictionFormat.xlsx and any(not text.isprintable() for text in texts)
         return

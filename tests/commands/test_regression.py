@@ -41,7 +41,7 @@ def numbers_run(tmp_path_factory, cache, run_in):
 def test_report_and_predictions_are_in_the_files_units(numbers_run):
     report = report_of(numbers_run)
     test = report["splits"]["test"]
-    assert report["main_figure"] == "pearson" and test["pearson"] > 0.5
+    assert report["main_score"] == "pearson" and test["pearson"] > 0.5
     for name in ("pearson", "spearman", "mae", "rmse"):
         low, high = test[f"{name}_ci95"]
         assert low <= test[name] <= high
@@ -65,7 +65,7 @@ def test_predict_eval_explain_and_compare_know_numbers(command, numbers_run, tmp
         errors = [abs(float(row["label"]) - float(row["predicted"])) for row in csv.DictReader(file)]
     assert report_of(tmp_path / "scored1")["splits"]["all"]["mae"] == pytest.approx(sum(errors) / 40)
     command("compare", "scored1", "scored2", "score=mae", "output=compared")
-    assert json.loads((tmp_path / "compared" / "compare.json").read_text(encoding="utf-8"))["figure"] == "mae"
+    assert json.loads((tmp_path / "compared" / "compare.json").read_text(encoding="utf-8"))["score"] == "mae"
     command("explain", f"run={numbers_run}", "text=great awful", "run_dir=why")
     (explained,) = json.loads((tmp_path / "why" / "explain.json").read_text(encoding="utf-8"))
     scores = {word["word"]: word["score"] for word in explained["words"]}

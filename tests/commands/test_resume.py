@@ -59,6 +59,8 @@ def test_a_resumed_run_keeps_its_threads_whatever_else_the_machine_does(command,
     command("train", "resume=run")
     environment = json.loads(Path("run/environment.json").read_text(encoding="utf-8"))
     assert environment["resumed"][0]["hardware"]["threads"] == 1
+    settings = yaml.safe_load(Path("run/config.yaml").read_text(encoding="utf-8"))
+    assert settings["training"]["threads"] is None, "on other cores it is decided anew"
     stopped(*SHORT, "run_dir=other")
     command("train", "resume=other", "training.threads=2")
     environment = json.loads(Path("other/environment.json").read_text(encoding="utf-8"))
@@ -74,6 +76,19 @@ def test_settings_that_do_not_belong_to_the_run_are_named_with_both_values(comma
         command("train", "resume=run", "task=brackets")
     with pytest.raises(SettingError, match="run_dir=other is not resume=run"):
         command("train", "resume=run", "run_dir=other")
+
+
+def test_an_encoder_that_has_changed_since_is_refused(command, stop_after, tmp_path):
+    command("train", *SHORT, "run_dir=start")
+    settings = [setting for setting in SHORT if not setting.startswith("model")]
+    stop_after(5)
+    with pytest.raises(Interrupted):
+        command("finetune", *settings, "run_dir=run", "init_from=start")
+    stop_after(-1)
+    shutil.rmtree(tmp_path / "start")
+    command("train", *SHORT, "run_dir=start", "seed=1")
+    with pytest.raises(DataError, match="init_from"):
+        command("finetune", "resume=run")
 
 
 def test_a_length_that_has_passed_ends_the_run(command, stopped):

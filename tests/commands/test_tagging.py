@@ -44,7 +44,7 @@ def names_runs(tmp_path_factory, cache, run_in):
 def test_entity_f1_leads_the_report_and_chooses_the_checkpoint(names_runs, printed):
     report = report_of(names_runs / "long")
     test = report["splits"]["test"]
-    assert report["main_figure"] == report["checkpoint"]["chosen_by"] == "entity_f1"
+    assert report["main_score"] == report["checkpoint"]["chosen_by"] == "entity_f1"
     assert test["entity_f1"] > 0.8 and test["token_accuracy"] > 0.8
     for name in ("entity_f1", "entity_precision", "entity_recall"):
         assert test[f"{name}_ci95"][0] <= test[name] <= test[f"{name}_ci95"][1]
@@ -57,7 +57,7 @@ def test_entity_f1_leads_the_report_and_chooses_the_checkpoint(names_runs, print
 
 def test_eval_compare_and_predict_know_entities(names_runs, command, printed):
     command("compare", names_runs / "long", names_runs / "short", "output=compared")
-    assert json.loads(Path("compared/compare.json").read_text(encoding="utf-8"))["figure"] == "entity_f1"
+    assert json.loads(Path("compared/compare.json").read_text(encoding="utf-8"))["score"] == "entity_f1"
     command("eval", f"run={names_runs / 'long'}", "split=test", "run_dir=again")
     first, again = (report_of(folder)["splits"]["test"]["entity_f1"] for folder in (names_runs / "long", Path("again")))
     assert first == again

@@ -58,7 +58,7 @@ def test_a_tagging_report_scores_tokens_and_has_the_baselines_of_words(reverse_r
     report = report_of(reverse_run)
     assert 0 <= report["splits"]["test"]["token_accuracy"] <= 1
     assert {"majority", "word_majority"} == report["baselines"].keys()
-    assert report["main_figure"] == "token_accuracy"
+    assert report["main_score"] == "token_accuracy"
 
 
 def test_predictions_are_those_the_scores_were_computed_from(brackets_run):

@@ -45,7 +45,7 @@ def fraud_run(tmp_path_factory, cache, run_in):
 def test_the_score_leads_the_report_and_chooses_the_checkpoint(fraud_run):
     report = report_of(fraud_run)
     test = report["splits"]["test"]
-    assert (report["main_figure"], report["checkpoint"]["chosen_by"]) == ("f1", "f1")
+    assert (report["main_score"], report["checkpoint"]["chosen_by"]) == ("f1", "f1")
     assert test["positive_label"] == "fraud" and test["f1"] == test["per_class"]["fraud"]["f1"]
     assert test["f1_ci95"][0] <= test["f1"] <= test["f1_ci95"][1]
     assert report["baselines"]["majority"]["f1"] == 0
@@ -93,4 +93,4 @@ def test_eval_on_other_rows_and_baselines_use_the_same_positive_label(command, f
     write_rows(tmp_path / "rows.csv", 120)
     data = ("dataset=files", "dataset.path=rows.csv", "format=json")
     report = printed("baseline", "task=classification", "task.score=f1", *data)
-    assert report["main_figure"] == "f1" and report["baselines"]["majority"]["positive_label"] == "fraud"
+    assert report["main_score"] == "f1" and report["baselines"]["majority"]["positive_label"] == "fraud"

@@ -29,7 +29,7 @@ from encoderlab.tasks.multilabel import MultilabelConfig
 from encoderlab.tasks.regression import RegressionConfig
 from encoderlab.tasks.tagging import TaggingConfig
 from encoderlab.tasks.task import Windows
-from tests.runs.small_assembly import LABELS, assembly_of
+from tests.runs.small_model import LABELS, model_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 DIGITS = json.dumps({"text": "012"}).encode()
@@ -43,13 +43,13 @@ TASKS = {
 
 def opened(task=None, labels=LABELS, paired=False):
     """Return a small model, opened like a finished run."""
-    model = replace(assembly_of(task, labels), provenance=Provenance({"step": 7}, paired, {}))
+    model = replace(model_of(task, labels), provenance=Provenance({"step": 7}, paired, {}))
     model.network.eval()
     return model
 
 
-def client_of(assembly, least=0.0):
-    return TestClient(web_service(assembly, least, LOOPBACK), base_url="http://127.0.0.1")
+def client_of(model, min_probability=0.0):
+    return TestClient(web_service(model, min_probability, LOOPBACK), base_url="http://127.0.0.1")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -93,9 +93,9 @@ def refused(client, status, **request):
 @pytest.mark.parametrize("kind", TASKS)
 def test_texts_get_the_models_predictions_in_order(kind):
     labels = [] if kind == "number" else LABELS
-    assembly, given = opened(TASKS[kind], labels), ["012", "ab" * 10, "5"]
-    expected = assembly.predictions([TextExample(text) for text in given])
-    found = predictions(client_of(assembly), texts=given)
+    model, given = opened(TASKS[kind], labels), ["012", "ab" * 10, "5"]
+    expected = model.predictions([TextExample(text) for text in given])
+    found = predictions(client_of(model), texts=given)
     for answer, wanted in zip(found, expected, strict=True):
         if kind == "number":
             assert answer == {"predicted": pytest.approx(wanted.number)}
@@ -252,9 +252,9 @@ def test_a_model_without_its_run_is_served_without_rows(tmp_path):
 
 
 def test_a_text_on_which_the_tokenizer_fails_is_the_mistake_of_the_request():
-    assembly = opened()
+    model = opened()
     backend = tokenizers.Tokenizer(models.WordLevel({text: id_ for id_, text in enumerate(BERT_SPECIALS.values())}))
     backend.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex("(a+)+$"), "isolated")
-    assembly.task.tokenizer = Tokenizer(backend, BERT_SPECIALS)
-    response = client_of(assembly).post("/predict", json={"text": "a" * 28 + "b"})
+    model.task.tokenizer = Tokenizer(backend, BERT_SPECIALS)
+    response = client_of(model).post("/predict", json={"text": "a" * 28 + "b"})
     assert response.status_code == 422 and "tokenizer" in response.json()["error"]

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from functools import partial
 
 import pandas as pd
 import pyarrow as pa
@@ -21,6 +22,7 @@ TEXTS = st.text(ANY, max_size=12) | st.sampled_from(
     ["", "NA", "None", "null", "1.0", "-", '"', '""', "a\nb", "a,b", "x\r\ny"]
 )
 TABLES = st.lists(st.tuples(TEXTS, st.sampled_from(["good", "bad"]), TEXTS), min_size=1, max_size=8)
+STRICT = {"on_missing": OnMissing.error}
 DOUBLE = Dialect(quoting=Quoting.double)
 
 
@@ -208,10 +210,40 @@ def test_several_files_are_one_split_and_name_their_lines(tmp_path, monkeypatch)
     assert [row["n"] for row in train.carried] == ["1", None, None]
 
 
-def test_incomplete_rows_are_dropped_only_on_request(tmp_path, capsys):
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet", "xlsx"])
+def test_training_rows_without_a_label_are_left_out_and_counted(ending, tmp_path, capsys):
+    labels = ["a", None, "b", None, "a", "b"]
+    rows = pd.DataFrame({"n": range(6), "text": list("uvwxyz"), "label": labels})
+    path = tmp_path / f"pool.{ending}"
+    lines = partial(rows.to_json, orient="records", lines=True)
+    writers = {"csv": rows.to_csv, "parquet": rows.to_parquet, "xlsx": rows.to_excel, "jsonl": lines}
+    writers[ending](path, **({} if ending == "jsonl" else {"index": False}))
+    data = FilesDataset(path=str(path), validation_fraction=0.0).load(tmp_path)
+    train = data.by_name["train"]
+    assert rows_of(data) == [("u", 0), ("w", 1), ("y", 0), ("z", 1)]
+    assert list(map(int, train.carried["n"])) == [0, 2, 4, 5]
+    assert [train.where(row).split()[-1] for row in (0, 1)] == {"csv": ["2", "4"], "xlsx": ["2", "4"]}.get(
+        ending, ["1", "3"]
+    )
+    assert data.origin["rows_without_label"] == 2 and "2 of 6 rows" in capsys.readouterr().err
+
+
+def test_rows_of_validation_and_test_need_a_label(tmp_path):
+    dataset(tmp_path, "train.csv", "text,label\nx,a\ny,\nz,b\n")
+    dataset(tmp_path, "test.csv", "text,label\nx,a\ny,\nz,b\n")
+    with pytest.raises(DataError, match=r"test.csv, line 3"):
+        FilesDataset(train=str(tmp_path / "train.csv"), test=str(tmp_path / "test.csv")).load(tmp_path)
+
+
+def test_a_file_without_a_single_label_is_refused(tmp_path):
+    with pytest.raises(DataError, match="line 2"):
+        dataset(tmp_path, "rows.csv", "text,label\nx,\ny,\n").load(tmp_path)
+
+
+def test_incomplete_rows_are_refused_or_dropped_on_request(tmp_path, capsys):
     content = "text,label\nx,a\ny,\n,b\nz,b\n"
     with pytest.raises(DataError, match="line 3"):
-        dataset(tmp_path, "rows.csv", content).load(tmp_path)
+        dataset(tmp_path, "rows.csv", content, on_missing=OnMissing.error).load(tmp_path)
     splits = dataset(tmp_path, "rows.csv", content, on_missing=OnMissing.drop).load(tmp_path)
     assert rows_of(splits) == [("x", 0), ("z", 1)] and "2 of 4 rows" in capsys.readouterr().err
 
@@ -268,9 +300,17 @@ REFUSED = {
     "a label that is not mapped": ("text,label\nx,a\ny,c\n", {"label_names": {"a": "A", "b": "B"}}, "rows.csv, line 3"),
     "a column twice": ("text,text,label\nx,y,a\n", {}, "'text'"),
     "an unknown group": ("text,label\nx,a\ny,b\n", {"group": "author"}, "'author'"),
-    "missing labels": ("text,label\nx,a\ny,\nz,\nw,b\n", {}, "and so do 1 more"),
-    "a label in a line of .json": ('{"text":"x","label":"a"}\n{"text":"y","label":null}\n', {}, "rows.json, line 2"),
-    "a label in an array of .json": ('[{"text":"x","label":"a"},\n{"text":"y","label":null}]', {}, "rows.json, row 2"),
+    "missing labels": ("text,label\nx,a\ny,\nz,\nw,b\n", STRICT, "and so do 1 more"),
+    "a label in a line of .json": (
+        '{"text":"x","label":"a"}\n{"text":"y","label":null}\n',
+        STRICT,
+        "rows.json, line 2",
+    ),
+    "a label in an array of .json": (
+        '[{"text":"x","label":"a"},\n{"text":"y","label":null}]',
+        STRICT,
+        "rows.json, row 2",
+    ),
     "a wrong encoding": (b"text,label\n\xff,a\ny,b\n", {"encoding": "utf-8"}, "dataset.encoding"),
 }
 

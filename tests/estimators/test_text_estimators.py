@@ -15,16 +15,18 @@ from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import encoderlab
 from encoderlab import TextClassifier, TextRegressor
 from encoderlab.data.examples import TextExample
 from encoderlab.errors import SettingError
-from encoderlab.estimators.text_estimators import InputError, texts_of
+from encoderlab.estimators.inputs import InputError, texts_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -49,12 +51,37 @@ NUMBERS = """
     fit_score_takes_y methods_sample_order_invariance methods_subset_invariance n_features_in
     n_features_in_after_fitting pipeline_consistency positive_only_tag_during_fit readonly_memmap_input
     regressor_data_not_an_array regressors_int regressors_no_decision_function regressors_train requires_y_none
-    supervised_y_2d
+    supervised_y_2d all_zero_sample_weights_error class_weight_classifiers
+    classifiers_multilabel_output_format_decision_function classifiers_multilabel_output_format_predict
+    classifiers_multilabel_output_format_predict_proba classifiers_multilabel_representation_invariance
+    classifiers_one_label_sample_weights estimator_sparse_tag sample_weight_equivalence_on_dense_data
+    sample_weights_list sample_weights_not_an_array sample_weights_not_overwritten sample_weights_pandas_series
+    sample_weights_shape transformer_data_not_an_array transformer_general
 """
 NUMERIC = {f"check_{name}": "it feeds numbers, and these estimators read texts" for name in NUMBERS.split()}
 
 
-@parametrize_with_checks([TextClassifier(**TINY), TextRegressor(**TINY)], expected_failed_checks=lambda _: NUMERIC)
+class NumbersClassifier(TextClassifier):
+    """The classifier as one that reads tables of numbers: scikit-learn has no checks for others."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = True
+        return tags
+
+
+class NumbersRegressor(TextRegressor):
+    """The regressor, likewise."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = True
+        return tags
+
+
+@parametrize_with_checks(
+    [NumbersClassifier(**TINY), NumbersRegressor(**TINY)], expected_failed_checks=lambda _: NUMERIC
+)
 def test_scikit_learns_checks_pass(estimator, check):
     try:
         check(estimator)
@@ -233,3 +260,83 @@ def test_rows_that_are_not_texts_are_refused(X, refusal):
     with pytest.raises(ValueError, match=refusal) as refused:
         texts_of(X)
     assert "\n" not in str(refused.value)
+
+
+def test_tags_say_that_it_reads_texts():
+    tags = get_tags(TextClassifier())
+    assert tags.input_tags.string and not tags.input_tags.two_d_array
+    assert tags.classifier_tags.multi_label
+
+
+LABELS = pd.DataFrame({"film": [1] * 40, "witty": [1, 0] * 20})
+
+
+def test_several_labels_are_columns_of_0_and_1():
+    fitted = TextClassifier(**TINY).fit(TEXTS, LABELS)
+    assert fitted.classes_.tolist() == ["film", "witty"]
+    assert fitted.predict_proba(TEXTS).shape == (40, 2)
+    predicted = fitted.predict(TEXTS)
+    assert predicted.shape == (40, 2) and set(predicted.flat) <= {0, 1}
+    assert 0 <= fitted.score(TEXTS, LABELS.to_numpy()) <= 1
+    assert TextClassifier(**TINY).fit(TEXTS, LABELS.to_numpy()).classes_.tolist() == [0, 1]
+    with pytest.raises(InputError, match="other values than 0 and 1"):
+        TextClassifier(**TINY).fit(TEXTS, LABELS * 2)
+
+
+def test_transform_gives_the_vectors_of_the_encoder(classifier):
+    vectors = classifier.transform(TEXTS)
+    assert vectors.shape == (40, 16)
+    np.testing.assert_allclose(vectors, classifier.model_.embed(TEXTS), rtol=1e-5)
+    pipeline = make_pipeline(TextClassifier(**TINY), LogisticRegression())
+    assert pipeline.fit(TEXTS, CLASSES).predict(TEXTS).shape == (40,)
+
+
+LEARNS = TINY | {"steps": 40, "learning_rate": 0.01}
+
+
+@pytest.mark.parametrize("weighted", ["good", "bad"])
+def test_weights_of_rows_and_of_classes_decide_between_labels_that_contradict_each_other(weighted):
+    texts = ["the same film"] * 40
+    heavy = [5.0 if label == weighted else 1.0 for label in CLASSES]
+    by_row = TextClassifier(**LEARNS).fit(texts, CLASSES, sample_weight=heavy)
+    assert set(by_row.predict(texts)) == {weighted}
+    by_class = TextClassifier(**LEARNS, class_weight={weighted: 5}).fit(texts, CLASSES)
+    assert set(by_class.predict(texts)) == {weighted}
+    np.testing.assert_allclose(by_row.predict_proba(texts), by_class.predict_proba(texts), atol=0.02)
+    numbers = TextRegressor(**LEARNS).fit(texts, [0.0, 6.0] * 20, sample_weight=[1.0, 5.0] * 20)
+    assert numbers.predict(texts[:1])[0] == pytest.approx(5, abs=0.5)
+
+
+def test_equal_weights_change_nothing(classifier):
+    weighted = TextClassifier(**TINY).fit(TEXTS, CLASSES, sample_weight=np.full(40, 3.0))
+    np.testing.assert_allclose(weighted.predict_proba(TEXTS), classifier.predict_proba(TEXTS), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("weights", "refusal"),
+    [([1.0] * 39, "39 weights for 40 rows"), ([-1.0] * 40, "negative"), ([0.0] * 40, "all are 0")],
+)
+def test_weights_that_mean_nothing_are_refused(weights, refusal):
+    with pytest.raises(InputError, match=refusal):
+        TextClassifier(**TINY).fit(TEXTS, CLASSES, sample_weight=weights)
+
+
+def test_fit_refuses_a_blank_text_as_predict_does():
+    for estimator, targets in ((TextClassifier(**TINY), CLASSES), (TextRegressor(**TINY), np.arange(40.0))):
+        with pytest.raises(InputError, match="Row 1 of X has a blank text"):
+            estimator.fit([TEXTS[0], " ", *TEXTS[2:]], targets)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "named"),
+    [
+        ({"learning_rate": -1}, "learning_rate is -1"),
+        ({"class_weight": {"good": -1}}, "class_weight is"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"dropout": 2}, "dropout is 2"),
+    ],
+)
+def test_a_refusal_names_the_parameter(parameters, named):
+    with pytest.raises(SettingError, match=named) as refused:
+        TextClassifier(**TINY | parameters).fit(TEXTS, CLASSES)
+    assert not any(f"{group}." in str(refused.value) for group in ("training", "task", "model", "dataset"))

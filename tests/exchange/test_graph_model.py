@@ -12,7 +12,7 @@ from encoderlab.exchange.onnx import GraphModel, WholeModel
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.tagging import TaggingConfig
 from encoderlab.tasks.task import Windows
-from tests.runs.small_assembly import assembly_of
+from tests.runs.small_model import model_of
 
 pytestmark = pytest.mark.usefixtures("same_threads")
 TASKS = {
@@ -42,10 +42,10 @@ def opened(monkeypatch, tmp_path):
     """Return a model with its graph and its session, for texts or words."""
 
     def make(kind):
-        assembly = assembly_of(TASKS[kind])
-        session = Session(assembly.network)
+        model = model_of(TASKS[kind])
+        session = Session(model.network)
         monkeypatch.setattr(onnx, "_session", lambda path, threads: session)
-        return assembly, GraphModel(tmp_path / "model.onnx", assembly.network), session
+        return model, GraphModel(tmp_path / "model.onnx", model.network), session
 
     return make
 
@@ -53,15 +53,15 @@ def opened(monkeypatch, tmp_path):
 @pytest.mark.parametrize("kind", TASKS)
 def test_predictions_are_those_of_the_model_for_rows_of_any_length(opened, kind, monkeypatch):
     monkeypatch.setattr(onnx, "TOKENS_AT_A_TIME", 30)
-    assembly, graph, session = opened(kind)
+    model, graph, session = opened(kind)
     texts = ["0", "0123", "ab" * 9, "9876543", "1b"] * 3
     examples = [WordsExample(tuple(text)) if kind == "words" else TextExample(text) for text in texts]
-    rows = assembly.rows(examples)
-    batch = rows.prepare(rows.gather(np.arange(len(rows)), assembly.tokenizer.pad_id))
+    rows = model.rows(examples)
+    batch = rows.prepare(rows.gather(np.arange(len(rows)), model.tokenizer.pad_id))
     with torch.no_grad():
-        wanted, found = assembly.network(batch), graph(batch)
+        wanted, found = model.network(batch), graph(batch)
     for name in ("sequence_logits", "token_logits"):
         mine, its = getattr(wanted, name), getattr(found, name)
         assert (mine is None and its is None) or torch.allclose(mine, its, atol=1e-5)
     assert len(session.tokens) > 1 and max(session.tokens) <= 30
-    assert graph.n_parameters == assembly.network.n_parameters
+    assert graph.n_parameters == model.network.n_parameters

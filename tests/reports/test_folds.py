@@ -27,7 +27,7 @@ def fold_of(tmp_path, number, accuracy):
         "per_class": {name: {"precision": accuracy, "recall": accuracy, "f1": accuracy, "support": 5} for name in NAMES},
     }  # fmt: skip
     report = {
-        "command": "train", "task": "toy", "seed": 0, "init_from": None, "model": {"parameters": 3}, "main_figure": "accuracy",
+        "command": "train", "task": "toy", "seed": 0, "init_from": None, "model": {"parameters": 3}, "main_score": "accuracy",
         "splits": {"test": scores}, "throughput": {"train_seconds": 1.0}, "baselines": {
             "majority": {"accuracy": 0.5, "seconds": 2.0, "model_leads_by": accuracy - 0.5, "model_leads_by_ci95": [0, 1]},
             "tfidf_logreg": {"skipped": "why", "accuracy": None},

@@ -32,7 +32,7 @@ from encoderlab.tasks.rows import TaughtRows
 from encoderlab.tasks.tagging import TaggingConfig
 from encoderlab.tasks.vectors import EncodingConfig, TeacherVectorsConfig
 from encoderlab.training.config import TrainingConfig
-from tests.runs.small_assembly import CPU, LABELS, TOKENIZER, assembly_of
+from tests.runs.small_model import CPU, LABELS, TOKENIZER, model_of
 
 pytestmark = pytest.mark.usefixtures("same_threads")
 TEXTS = ["0123", "45", "9a", "b", "777", "12"]
@@ -43,7 +43,7 @@ def encoder_of(**shape):
     torch.manual_seed(0)
     config = ModelConfig(**{"n_layers": 4, "d_model": 16, "n_heads": 2, "max_length": 12, "dropout": 0.5} | shape)
     network = EncoderWithHeads(config, TOKENIZER.vocabulary_size, TOKENIZER.pad_id, HeadSizes()).eval()
-    run = replace(assembly_of().config, task=EncodingConfig(name="teacher"), model=config)
+    run = replace(model_of().config, task=EncodingConfig(name="teacher"), model=config)
     return Model(run, run.task.build(TOKENIZER, [], config.max_length), network, CPU, Provenance({}, None, {}))
 
 
@@ -56,14 +56,14 @@ def test_the_projection_keeps_what_varies_most():
 
 
 def test_projected_embeddings_preserve_which_words_are_similar():
-    teacher, student = encoder_of(), assembly_of(n_layers=1, d_model=12, max_length=6)
+    teacher, student = encoder_of(), model_of(n_layers=1, d_model=12, max_length=6)
     start_student(student, teacher, StudentStart.embeddings)
     mine, theirs = student.network.encoder.embeddings.token.weight.detach(), teacher.weights[TOKEN_TABLE]
     assert torch.corrcoef(torch.stack([(one @ one.T).flatten() for one in (mine, theirs)]))[0, 1] > 0.9
 
 
 def test_layers_are_selected_evenly_up_to_the_last():
-    teacher, student = encoder_of(), assembly_of(n_layers=2, d_model=16)
+    teacher, student = encoder_of(), model_of(n_layers=2, d_model=16)
     start_student(student, teacher, StudentStart.layers)
     for mine, source in ((0, 1), (1, 3)):
         weights = student.network.encoder.layers[mine].state_dict()
@@ -83,14 +83,14 @@ def test_layers_are_selected_evenly_up_to_the_last():
 )
 def test_a_student_that_cannot_hold_parts_of_its_teacher_is_refused(shape, start, message):
     with pytest.raises(SettingError, match=message):
-        start_student(assembly_of(**shape), encoder_of(), start)
+        start_student(model_of(**shape), encoder_of(), start)
 
 
 def test_tables_of_other_tokens_are_not_copied():
     tokenizer = SymbolsConfig(symbols="xyz").build(list, None)
     other = replace(encoder_of(), task=EncodingConfig(name="teacher").build(tokenizer, [], 12))
     with pytest.raises(SettingError, match="start=embeddings needs the teacher's tokenizer"):
-        start_student(assembly_of(), other, StudentStart.embeddings)
+        start_student(model_of(), other, StudentStart.embeddings)
 
 
 def vectors_task(tokenizer=TOKENIZER, max_length=12):
@@ -137,14 +137,14 @@ def data_of(words=False, labels=LABELS):
 
 def teacher_of(words=False, task=None, labels=LABELS, max_length=12):
     """Return a small finished run as a teacher, unless it cannot teach rows of texts, or of words."""
-    model = replace(assembly_of(task or TASKS[words], max_length=max_length), provenance=Provenance({}, False, {}))
+    model = replace(model_of(task or TASKS[words], max_length=max_length), provenance=Provenance({}, False, {}))
     model.network.eval()
     Teacher(model, model).check(config_of(words), data_of(words, labels))
     return model
 
 
 def taught(teacher, words=False, **settings):
-    student = assembly_of(TASKS[words], seed=1)
+    student = model_of(TASKS[words], seed=1)
     data = data_of(words)
     store = tokenize_examples(list(data.split("train")), TOKENIZER)
     rows = student.task.rows(store, data.split("train").targets())

@@ -19,7 +19,7 @@ from encoderlab.tasks.sequences import longest_first
 from encoderlab.tasks.tagging import TaggingConfig
 from encoderlab.tasks.task import Windows
 from encoderlab.tasks.vectors import EncodingConfig
-from tests.runs.small_assembly import LABELS, TOKENIZER, assembly_of
+from tests.runs.small_model import LABELS, TOKENIZER, model_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SHAPES = [
@@ -59,7 +59,7 @@ def odds_of(model, example, label, hidden=()):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_score_is_the_change_of_the_log_odds_without_the_word(shape):
-    model = assembly_of(**shape)
+    model = model_of(**shape)
     example = TextExample("12ab", "73")
     (importance,) = word_importance(model, [example])
     before = odds_of(model, example, importance.label)
@@ -74,7 +74,7 @@ def test_a_score_is_the_change_of_the_log_odds_without_the_word(shape):
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 def test_a_word_is_hidden_in_every_window_that_reads_it(pooling):
     task = ClassificationConfig(name="long", windows=Windows(pooling))
-    model = assembly_of(task, max_length=8, pooling=Pooling.mean)
+    model = model_of(task, max_length=8, pooling=Pooling.mean)
     (importance,) = word_importance(model, [LONG])
     assert [(word.begin, word.end) for word in importance.words] == [(n, n + 1) for n in range(15)]
     shared = 4  # [CLS] 0 1 2 3 4: in the first two windows
@@ -87,7 +87,7 @@ def test_a_word_is_hidden_in_every_window_that_reads_it(pooling):
 
 def test_a_very_long_text_loses_neighbouring_words_together(monkeypatch):
     monkeypatch.setattr("encoderlab.runs.explain.MOST_OCCLUSIONS", 2)
-    model = assembly_of()
+    model = model_of()
     text = TextExample("1234")
     (importance,) = word_importance(model, [text])
     hidden = [(0, 0), (0, 1)]
@@ -100,7 +100,7 @@ def test_a_very_long_text_loses_neighbouring_words_together(monkeypatch):
 @settings(max_examples=30)
 def test_every_word_stands_for_its_characters(text, pair):
     example = TextExample(text, pair)
-    (importance,) = word_importance(assembly_of(), [example])
+    (importance,) = word_importance(model_of(), [example])
     lengths = [len(TOKENIZER.spans(one)) for one in texts_of(example)]
     kept = [min(lengths[0], 10)] if pair is None else np.concatenate(longest_first(*np.array(lengths)[:, None], 9))
     begins = []
@@ -111,7 +111,7 @@ def test_every_word_stands_for_its_characters(text, pair):
 
 
 def test_of_two_classes_one_opposes_the_other_and_the_likeliest_is_explained():
-    model = assembly_of(labels=LABELS[:2])
+    model = model_of(labels=LABELS[:2])
     examples = [TextExample("12ab"), TextExample("3")]
     up, down = (word_importance(model, examples, labels=[label] * 2) for label in LABELS[:2])
     for one, other, likeliest in zip(up, down, word_importance(model, examples), strict=True):
@@ -123,12 +123,12 @@ def test_of_two_classes_one_opposes_the_other_and_the_likeliest_is_explained():
 @pytest.mark.parametrize("task", [TaggingConfig(name="t"), PretrainingConfig(name="w"), EncodingConfig(name="bert")])
 def test_a_model_that_does_not_label_texts_is_refused(task):
     with pytest.raises(DataError, match="finetune"):
-        word_importance(assembly_of(task, labels=["a", "b"]), [TextExample("1")])
+        word_importance(model_of(task, labels=["a", "b"]), [TextExample("1")])
 
 
 def test_rows_are_named_by_their_split_and_missing_ones_refused(tmp_path):
     dataset = BracketsDataset(train_rows=20, validation_rows=6, test_rows=4, pairs=5)
-    model = assembly_of()
+    model = model_of()
     model.config.dataset = dataset
 
     def names(**selection):

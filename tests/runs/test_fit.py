@@ -9,14 +9,15 @@ from safetensors.torch import load_file
 
 from encoderlab.errors import DataError
 from encoderlab.metrics.texts import classification_scores
-from encoderlab.runs.fit import fit
+from encoderlab.runs.fit import fit, has_learned
+from encoderlab.runs.journal import Progress
 from encoderlab.runs.run import Run
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.regression import RegressionConfig
 from encoderlab.training.batches import MicroBatches
 from encoderlab.training.config import Keep, TrainingConfig
 from tests.run_files import journal_of
-from tests.runs.small_assembly import TOKENIZER, assembly_of, labelled_rows
+from tests.runs.small_model import TOKENIZER, labelled_rows, model_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -25,7 +26,7 @@ def fitted(run, validation=True, **settings):
     training = TrainingConfig(
         **{"steps": 8, "batch_size": 6, "evaluate_every": 4, "log_every": 1, "learning_rate": 0.01} | settings
     )
-    model = assembly_of(training=training, dropout=0.1, initializer_range=0.02)
+    model = model_of(training=training, dropout=0.1, initializer_range=0.02)
     run.folder.mkdir(exist_ok=True)
     rows = {"train": labelled_rows(18)} | ({"validation": labelled_rows(9)} if validation else {})
     return fit(model, rows, run, MicroBatches(1, "test")), model.network.state_dict()
@@ -54,14 +55,40 @@ def test_a_damaged_best_checkpoint_gives_way_to_the_last_with_a_note(run):
 
 
 def test_patience_ends_a_fit_that_stops_improving_with_a_note(run):
-    ended, _ = fitted(run, learning_rate=1e-9, evaluate_every=2, patience=1)
-    assert journal_of(run.folder)[-1]["step"] == 4
-    assert any("step 4 of 8" in note for note in ended.notes)
+    ended, _ = fitted(run, steps=400, evaluate_every=20, patience=2)
+    last = journal_of(run.folder)[-1]["step"]
+    assert last < 400
+    assert any(f"step {last} of 400" in note for note in ended.notes)
+
+
+def test_patience_does_not_end_a_fit_that_has_not_learned_anything(run):
+    fitted(run, learning_rate=1e-9, evaluate_every=2, patience=1)
+    assert journal_of(run.folder)[-1]["step"] == 8
+
+
+FAIR = np.array([0, 0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("loss", "weights", "step", "learned"),
+    [
+        (0.69, None, 50, False),  # that of a fair coin is 0.693
+        (0.60, None, 50, True),
+        (0.60, None, 10, False),  # in the warmup
+        (0.90, [1.0, 4.0], 50, False),  # weighted labels: predicting 0.8 for one of them has a loss of 0.916
+        (0.80, [1.0, 4.0], 50, True),
+    ],
+)
+def test_something_is_learned_once_the_loss_is_below_that_of_the_frequencies(loss, weights, step, learned):
+    scores = classification_scores(FAIR, FAIR, ["ham", "fraud"], "accuracy", 1)
+    scores = replace(scores, values={"loss": loss})
+    label_weights = None if weights is None else torch.tensor(weights)
+    assert has_learned(scores, label_weights, Progress(step=step, of=100), 0.1) == learned
 
 
 def test_a_checkpoint_of_another_model_is_refused(run):
     fitted(run)
-    other = assembly_of(training=TrainingConfig(steps=9, batch_size=6), d_model=16)
+    other = model_of(training=TrainingConfig(steps=9, batch_size=6), d_model=16)
     with pytest.raises(DataError, match="checkpoint"):
         fit(other, {"train": labelled_rows(18)}, run, MicroBatches(1, "test"))
 

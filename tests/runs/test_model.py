@@ -5,7 +5,7 @@ import pytest
 
 from encoderlab.config.commands import VectorPooling
 from encoderlab.data.examples import TextExample
-from tests.runs.small_assembly import LABELS, assembly_of
+from tests.runs.small_model import LABELS, model_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TEXTS = ["0123456789", "a", "12ab"]
@@ -13,7 +13,7 @@ TEXTS = ["0123456789", "a", "12ab"]
 
 @pytest.fixture(scope="module")
 def model():
-    small = assembly_of()
+    small = model_of()
     small.network.eval()
     return small
 

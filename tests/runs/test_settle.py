@@ -14,7 +14,7 @@ from encoderlab.data.survey import SplitSurvey
 from encoderlab.data.tokenizers import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, Pairs
-from encoderlab.runs.settle import Facts, settle
+from encoderlab.runs.settle import Facts, settle, too_few_to_hold_out
 from encoderlab.settings import flat_settings
 from encoderlab.tasks.classification import ClassificationConfig, ClassificationScore
 from encoderlab.tasks.multilabel import MultilabelConfig
@@ -22,10 +22,10 @@ from encoderlab.tasks.pretraining import PretrainingConfig
 from encoderlab.tasks.regression import RegressionConfig
 from encoderlab.tasks.sequences import SequenceFormat
 from encoderlab.tasks.tagging import TaggingConfig
-from encoderlab.tasks.task import TextTaskConfig, Windows
+from encoderlab.tasks.task import Windows
 from encoderlab.tasks.vectors import TeacherVectorsConfig
 from encoderlab.training.config import Batching, Keep, TrainingConfig
-from tests.runs.small_assembly import TOKENIZER
+from tests.runs.small_model import TOKENIZER
 
 TEXTS = ClassificationConfig(name="texts")
 START = ModelConfig(n_layers=8, d_model=256, n_heads=4, max_length=512)
@@ -57,7 +57,7 @@ def facts_of(labels=None, lengths=20, validation=None, numbers=None, **known):
     texts = np.array(lengths) if isinstance(lengths, list) else np.full(survey.rows, lengths)
 
     def row_lengths(task, max_length):
-        windows = task.windowing if isinstance(task, TextTaskConfig) else None
+        windows = task.windowing
         return SequenceFormat.of(TOKENIZER, max_length, windows).lengths(texts)
 
     n_rows = {"train": survey.rows}
@@ -362,3 +362,18 @@ def test_a_model_larger_than_the_memory_is_refused_with_its_size(error, command,
     monkeypatch.setattr("encoderlab.runs.model.EncoderWithHeads", full)
     with pytest.raises(SettingError, match=r"A model of [0-9,]{5,} parameters does not fit .* model.d_model="):
         command("train", "task=brackets", "model=tiny", "training=smoke", "dataset.limit=300")
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "least", "all_trained_on"),
+    [(12, 50, True), (49, 50, True), (50, 50, False), (12, 0, False)],
+    ids=["12 rows", "one row less", "enough for a tenth", "never"],
+)
+def test_of_very_few_rows_none_are_held_out(n_rows, least, all_trained_on):
+    assert too_few_to_hold_out(TrainingConfig(min_validation_rows=least), n_rows) == all_trained_on
+
+
+@pytest.mark.parametrize("is_tested", [True, False])
+def test_folds_are_proposed_where_nothing_is_tested(is_tested):
+    _, notes = settled(facts_of({"a": 6, "b": 6}, start=START, is_tested=is_tested))
+    assert any("folds=5" in note for note in notes) != is_tested

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from encoderlab.errors import SettingError, UserError
+from encoderlab.system.processes import Interrupted
 from tests.run_files import report_of
 
 SMALL = ("task=brackets", "model=tiny", "training=smoke", "training.steps=6", "training.threads=1", "baselines=false")
@@ -53,6 +54,15 @@ def test_a_tracker_gets_settings_curves_scores_and_the_report_offline(command, m
     assert mlflow.metrics["final/test/accuracy", None] == test["accuracy"]
     assert mlflow.metrics["train/loss", 1] > 0
     assert sorted(mlflow.artifacts) == ["report.html", "report.json"]
+
+
+def test_a_resumed_run_is_handed_over_as_it_was_begun(command, mlflow, stop_after):
+    stop_after(3)
+    with pytest.raises(Interrupted):
+        command("train", *SMALL, *ROWS, "tracking=mlflow", "run_dir=run")
+    stop_after(-1)
+    command("train", "resume=run")
+    assert "report.json" in mlflow.artifacts
 
 
 def test_a_tracker_that_fails_costs_no_run(command, mlflow, monkeypatch):

@@ -16,7 +16,7 @@ from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.tagging import TaggingConfig
 from encoderlab.training.batches import MicroBatches
 from encoderlab.training.config import TrainingConfig
-from tests.runs.small_assembly import CPU
+from tests.runs.small_model import CPU
 
 STEPS = 6
 

@@ -51,6 +51,6 @@ def test_a_search_resumes_its_unfinished_trial_and_refuses_other_values(sweep, s
 
 @pytest.mark.parametrize(("name", "score"), [("pearson", 0.4), ("mae", -0.4)])
 def test_a_search_prefers_the_smaller_error(tmp_path, name, score):
-    report = {"main_figure": name, "splits": {"validation": {name: 0.4}}}
+    report = {"main_score": name, "splits": {"validation": {name: 0.4}}}
     (tmp_path / "report.json").write_text(json.dumps(report), encoding="utf-8")
     assert score_of(Run(tmp_path)) == score

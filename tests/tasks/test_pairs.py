@@ -13,7 +13,7 @@ from encoderlab.data.tokenizers import SymbolsConfig, Tokenizer, WordPieceConfig
 from encoderlab.data.tokens import tokenize_examples
 from encoderlab.errors import DataError, SettingError
 from encoderlab.tasks.pretraining import PAIR_LABELS, PretrainingConfig, SecondSentence
-from encoderlab.tasks.sentence_rows import SentenceRows, Sentences, draw_pairs, windows
+from encoderlab.tasks.sentence_rows import SentenceRows, Sentences, draw_pairs, passages_of
 from encoderlab.tasks.vectors import TeacherVectorsConfig
 from tests.tasks.small_rows import sentence_store
 
@@ -35,7 +35,7 @@ def sentences_of(corpus):
 def drawn(corpus, second=SecondSentence.next, pack=Pack.sentences, room=20, seed=(0, 0)):
     sentences = sentences_of(corpus)
     paired = second is not SecondSentence.none
-    found = windows(sentences, pack, room, paired=paired)
+    found = passages_of(sentences, pack, room, paired=paired)
     if len(np.unique(found.document)) < 2:
         reject()  # refused by the corpus: there are no strangers
     return sentences, found, draw_pairs(found, sentences, pack, room, list(seed), paired=paired)

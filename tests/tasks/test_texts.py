@@ -25,7 +25,7 @@ from encoderlab.tasks.tagging import Decoding, TaggingConfig, TaggingScore
 from encoderlab.tasks.task import Windows
 from encoderlab.tasks.vectors import EncodingConfig
 from encoderlab.training.loss import losses
-from tests.runs.small_assembly import assembly_of
+from tests.runs.small_model import model_of
 from tests.tasks.small_rows import sentence_store
 
 TOKENIZER = SymbolsConfig().build(lambda: [], Path())
@@ -231,7 +231,7 @@ SCORED = {
 
 
 def evaluated(config, labels, examples):
-    model = assembly_of(config, labels)
+    model = model_of(config, labels)
     return model.evaluate(rows_of(model.task, examples)).values.keys()
 
 
@@ -247,7 +247,7 @@ def test_every_score_of_the_settings_is_measured(scores):
 def test_every_score_of_tagging_and_pretraining_is_measured():
     examples = [WordsExample(tuple(text), tuple(range(len(text)))) for text in ("012", "9a", "b", "77")]
     assert {score.value for score in TaggingScore} - {"auto"} <= evaluated(TaggingConfig(name="t"), ENTITIES, examples)
-    model = assembly_of(PretrainingConfig(name="t"), [])
+    model = model_of(PretrainingConfig(name="t"), [])
     store = sentence_store([([5, 6, 7, 8], row // 3, row // 3) for row in range(12)])
     scores = model.evaluate(SentenceRows(store, model.task, Pack.sentences)).values
     assert {"mlm_accuracy", "nsp_accuracy"} <= scores.keys()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from encoderlab.batch import Batch, Prediction, TeacherOutputs
-from encoderlab.training.loss import count_targets, losses
+from encoderlab.training.loss import contrastive_loss, count_targets, losses
 
 
 def batch(labels=None, token_labels=None, teacher=None):
@@ -77,3 +77,25 @@ def test_vectors_are_compared_by_direction_and_add_up_over_micro_batches():
     assert found["teacher_sequence"].item() == pytest.approx(0, abs=1e-5)
     assert found["teacher_token"].item() == pytest.approx(0.5 * 2 * 6, rel=1e-5)
     assert count_targets(taught)["teacher_token"] == 6
+
+
+def test_the_contrastive_loss_is_equation_2_of_khosla_et_al():
+    torch.manual_seed(0)
+    vectors = torch.randn(6, 4, dtype=torch.float64)
+    labels = torch.tensor([0, 0, 0, 1, 2, -1])
+    unit = torch.nn.functional.normalize(vectors, dim=-1)
+    expected = 0.0
+    for anchor in range(3):  # the others have no other row of their label
+        others = [row for row in range(6) if row != anchor]
+        whole = sum(torch.exp(unit[anchor] @ unit[row] / 0.1) for row in others)
+        positives = [row for row in range(3) if row != anchor]
+        terms = [torch.log(torch.exp(unit[anchor] @ unit[row] / 0.1) / whole) for row in positives]
+        expected -= sum(terms) / len(positives)
+    assert contrastive_loss(vectors, labels, 0.1).item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_the_contrastive_loss_of_a_single_row_is_zero_and_so_is_its_gradient():
+    vectors = torch.randn(1, 4, requires_grad=True)
+    loss = contrastive_loss(vectors, torch.tensor([0]), 0.1)
+    loss.backward()
+    assert loss.item() == 0 and not vectors.grad.any()

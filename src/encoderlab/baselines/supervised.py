@@ -124,11 +124,11 @@ def targets_of(split: Split, n_labels: int) -> Predictions:
     return marks
 
 
-def _run(method: Method, data: _Data) -> Baseline:
+def _run(method: Method, data: _Data, note: str = "") -> Baseline:
     started = time.perf_counter()
     predicted, chances = method(data)
     seconds = time.perf_counter() - started
-    return Baseline(_scores(data, predicted, chances) | {"seconds": seconds}, predicted)
+    return Baseline(_scores(data, predicted, chances) | {"seconds": seconds}, predicted, note=note)
 
 
 def _scores(data: _Data, predicted: Predictions, chances: np.ndarray | None) -> dict[str, float]:
@@ -188,8 +188,7 @@ def _run_frozen(vectors: Features, data: _Data) -> Baseline:
     if rows > most:
         data = replace(data, train=data.train.take(_evenly_spaced(rows, most)))
         note = f"was fitted on {len(data.train):,} of the {rows:,} training rows, evenly spaced, which takes less time"
-    fitted = _run(lambda data: _linear_on_vectors(data, vectors), data)
-    return replace(fitted, note=note)
+    return _run(lambda data: _linear_on_vectors(data, vectors), data, note)
 
 
 def _evenly_spaced(n: int, most: int) -> np.ndarray:
@@ -234,18 +233,14 @@ def _linear_on_words(data: _Data) -> tuple[Predictions, np.ndarray | None]:
         "number": Ridge(random_state=0),
     }
     model = models[data.train.target]
-    with _quietly():
+    with one_thread_quietly():
         model.fit(words.fit_transform(_texts(data.train)), targets)
         return _predicted(data, model, lambda split: words.transform(_texts(split)))
 
 
 def _linear_on_vectors(data: _Data, vectors: Features) -> tuple[Predictions, np.ndarray | None]:
-    """Predict with a linear model on the vectors of a frozen encoder, its strength chosen by cross-validation.
-
-    It is chosen on a part of many rows. With a label of a single row, the model keeps its own.
-    """
+    """Predict with a linear model on the vectors of a frozen encoder, its strength chosen by cross-validation."""
     from sklearn.linear_model import LogisticRegression, RidgeCV
-    from sklearn.model_selection import GridSearchCV
     from sklearn.multiclass import OneVsRestClassifier
 
     x = vectors(data.train)
@@ -257,19 +252,39 @@ def _linear_on_vectors(data: _Data, vectors: Features) -> tuple[Predictions, np.
         "number": (RidgeCV(alphas=[1 / strength for strength in (0.1, *_STRENGTHS)]), "", ""),
     }
     model, strength_name, scoring = models[data.train.target]
-    some = _evenly_spaced(len(y), _TUNING_CELLS // max(data.n_labels, 1))
-    rarest = np.unique(y[some], return_counts=True)[1].min() if y.ndim == 1 else len(some)
-    folds = min(_FOLDS, rarest)
-    with _quietly():
-        if strength_name and folds >= 2:  # ridge regression chooses its own
-            search = GridSearchCV(model, {strength_name: _STRENGTHS}, scoring=scoring, cv=folds)
-            search.fit(x[some], y[some])
-            model.set_params(**search.best_params_)
+    with one_thread_quietly():
+        if strength_name:  # ridge regression chooses its own
+            choose_strength(model, strength_name, scoring, x, y, data.n_labels)
         return _predicted(data, model.fit(x, y), vectors)
 
 
+def choose_strength(
+    model: Any,
+    name: str,
+    scoring: str,
+    x: np.ndarray,
+    y: np.ndarray,
+    n_labels: int,
+    weights: np.ndarray | None = None,
+) -> None:
+    """Set the parameter `name` of a linear model by cross-validation, on a part of many rows, which may have weights.
+
+    With a label of a single row, the model keeps its own.
+    """
+    from sklearn.model_selection import GridSearchCV
+
+    some = _evenly_spaced(len(y), _TUNING_CELLS // max(n_labels, 1))
+    rarest = np.unique(y[some], return_counts=True)[1].min() if y.ndim == 1 else len(some)
+    folds = min(_FOLDS, rarest)
+    if folds >= 2:
+        search = GridSearchCV(model, {name: _STRENGTHS}, scoring=scoring, cv=folds)
+        weighted = {} if weights is None else {"sample_weight": weights[some]}
+        search.fit(x[some], y[some], **weighted)
+        model.set_params(**search.best_params_)
+
+
 @contextmanager
-def _quietly() -> Iterator[None]:
+def one_thread_quietly() -> Iterator[None]:
     """Use one thread, because solvers' vectors are too short for more (two busy cores took 22 s where one takes 3), and
     ignore warnings about labels that all rows or none have: these get a constant.
     """

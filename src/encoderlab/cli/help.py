@@ -46,6 +46,11 @@ EXAMPLES = {  # of each command: what follows its name, and what that does
         ("run=... new.csv output=predictions.csv", "a file; also .jsonl, .parquet and .xlsx"),
         ("run=... < lines.txt", "lines of standard input (pairs: a tab between the texts)"),
     ],
+    "select": [
+        ("texts.csv n=50 output=to_label.csv", "nothing is labelled yet: typical texts, far from each other"),
+        ("pool.csv n=50 output=next.csv", "some rows have a label: texts that a linear model is unsure of, spread out"),
+        ("pool.csv run=outputs/finetune/... n=50", "texts that a run of yours is unsure of"),
+    ],
     "serve": [("run=...", "a web page to try the run, at http://127.0.0.1:8000/; port=0: any free port")],
     "embed": [
         ("input=texts.txt output=vectors.npy", "one vector per line, from the included encoder"),
@@ -113,7 +118,7 @@ def groups_of(schema: type) -> list[str]:
 
 def _fields(schema: type) -> list[Field[Any]]:
     """Return the fields that users may set."""
-    return [declared for declared in fields(schema) if not declared.metadata["brought"]]
+    return [declared for declared in fields(schema) if not declared.metadata["internal"]]
 
 
 def _lines(schema: type, *further: Any) -> list[str]:

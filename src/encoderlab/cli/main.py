@@ -19,8 +19,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from encoderlab.cli.completion import FLAGS as COMPLETION_FLAGS
-from encoderlab.cli.completion import complete
 from encoderlab.config import TRAINING_COMMANDS, config_folder
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.system.processes import (
@@ -45,6 +43,7 @@ COMMANDS = {
     "distill": "Train a small student to predict what a larger teacher predicts.",
     "eval": "Score a finished run on a split, or on other data.",
     "predict": "Predict labels or numbers for new texts.",
+    "select": "Choose which texts to label next.",
     "serve": "Serve a run over HTTP on this machine, with a web page to try it.",
     "embed": "Write the vectors of texts to a file.",
     "attention": "Plot attention maps.",
@@ -66,6 +65,9 @@ usage: encoderlab COMMAND [name=value ...]
   encoderlab train -m seed=1,2,3                     several runs, and a table to compare them
   encoderlab compare outputs/train/sst2/*            compare finished runs
   encoderlab COMMAND --help                          every setting of a command, one line each"""
+COMPLETION_FLAGS = {"-sc", "--shell-completion"}
+COMPLETED_LINE = "COMP_LINE"  # the variable in which a shell, by Hydra's functions, hands over what is typed
+PROGRAM = "encoderlab"
 ACROSS_PROCESSES = (*TRAINING_COMMANDS, "eval")
 TORCHRUN_ENDS_SECONDS = 5  # longer than it takes to end the other processes after one has failed
 # Objects; with Python's 700, collection took a third of the time that prediction spends outside the model.
@@ -78,12 +80,16 @@ def main() -> None:
     atexit.register(gc.freeze)  # the last collections would visit every object of the process: 0.5 s after training
     warnings.filterwarnings("ignore", module=r"sklearn(\.|$)")  # about fits and undefined scores: reports explain these
     logging.raiseExceptions = False  # or Hydra's --info would print a traceback for each line that `head` does not read
+
+    # Standard streams that are closed.
     if sys.stdin is None:  # closed, as with <&-: nothing to read, but files must not get its number
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     if sys.stdout is None:  # closed, as with >&-: files must not get its number, and what is printed goes nowhere
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     if sys.stderr is None:  # closed, as with 2>&-: files must not get its number, nor standard output its lines
         sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+
+    # The command, in all processes; what ends it is one line and an exit code.
     processes = SINGLE_PROCESS
     exit_code = 0
     try:
@@ -118,7 +124,7 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
     elif arguments[0] == "--version":
         print(version("encoderlab"))
     elif COMPLETION_FLAGS & set(arguments):
-        complete(arguments, list(COMMANDS))
+        _complete(arguments)
     elif arguments[0] not in COMMANDS:
         near = closest(arguments[0], COMMANDS)
         remedy = f"Did you mean encoderlab {near}?" if near else "See encoderlab --help"
@@ -139,6 +145,33 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
         if processes.restarted and command in TRAINING_COMMANDS and not resumes:
             settings.append("resume=auto")
         _run_with_hydra(command, settings, processes)
+
+
+def _complete(arguments: Sequence[str]) -> None:
+    """Print the functions that a shell installs, or what TAB completes: a command, and then, by Hydra, its settings.
+
+    A shell installs them with eval "$(encoderlab -sc install=bash)".
+
+    `arguments` have a flag of COMPLETION_FLAGS. Raises SettingError unless they say what to do.
+    """
+    from encoderlab.config.commands import COMMAND_CONFIGS
+    from encoderlab.config.composing import CommandLine, run_hydra
+
+    wishes = [word for word in arguments if word.partition("=")[0] in ("install", "uninstall", "query")]
+    if len(wishes) != 1:
+        wrong = f"{' '.join(arguments)} does not say what to complete"
+        raise SettingError(wrong, allowed=f"{PROGRAM} -sc install=bash, or uninstall=bash")
+    command = "train"  # any: the functions are the same for all
+    if wishes[0].startswith("query="):
+        typed = os.environ.get(COMPLETED_LINE, "").split(" ")[1:]
+        if len(typed) < 2:
+            print(*[name for name in COMMANDS if name.startswith("".join(typed))])
+            return
+        command, *settings = typed
+        if command not in COMMAND_CONFIGS:  # `list`, or none
+            return
+        os.environ[COMPLETED_LINE] = " ".join([PROGRAM, *settings])
+    run_hydra(CommandLine(command, wishes, ["-sc"]), lambda _: None, PROGRAM)
 
 
 def _groups_to_list(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
@@ -196,12 +229,6 @@ def _call_command(command: str, processes: Processes, settings: Any, overrides: 
     with processes.connection_watched():
         settings = replace(settings, overrides=list(overrides))
         run_command = getattr(import_module(f"encoderlab.commands.{command}"), command)
-        tracking = getattr(settings, "tracking", None)
-        if tracking is None:
-            run_command(settings, **shared)
-            return
-        tracker = import_module("encoderlab.runs.tracking")
-        tracker.check_installed(tracking)
-        folder = run_command(settings, **shared)
-        if folder is not None and processes.is_main:
-            tracker.track(folder, tracking)
+        run = run_command(settings, **shared)
+        if command in TRAINING_COMMANDS and run is not None and processes.is_main:
+            import_module("encoderlab.runs.tracking").track(run)

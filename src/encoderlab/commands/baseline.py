@@ -24,6 +24,8 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
     task = config.task
     if task.of_documents:
         raise SettingError(f"task={task.name} has no labels to learn", remedy="Use task=intents or another with labels")
+
+    # The rows to learn from and those to score on.
     data = config.dataset.load(config.cache, task.target)
     data.check_training_labels()
     holds_words = data.split("train").holds_words
@@ -35,20 +37,25 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
     rows = data.split(split)
     if not len(rows) or not data.is_labelled(split):
         raise DataError(f"split={split} has no labels to score on", allowed=", ".join(data.scored_splits()))
+
+    # What a run would decide from the rows: the positive label, the threshold, the main score.
     settled, _ = task.settled(data.labels, data.survey["train"], has_validation=data.has_validation)
     threshold, positive = settled.two_class_rule(data.labels)
     main_score = settled.main_score_of(data.labels)
+
+    # Fit and score each baseline.
     frozen = frozen_vectors(data.split("train"), config.tokenizer, choose_compute())
     targets = targets_of(rows, len(data.labels))
     names = data.labels
     by_name: dict[str, Any] = {}
-    for name, one in baselines(data, split, threshold, positive, frozen=frozen).items():
-        by_name[name] = {"skipped": one.skipped}
-        if one.predicted is not None:
-            scores = scores_of_predictions(targets, one.predicted, names, main_score, positive)
-            by_name[name] = {**one.scores, **scores.with_intervals(SEED).as_dict()}
+    for name, fitted in baselines(data, split, threshold, positive, frozen=frozen).items():
+        by_name[name] = {"skipped": fitted.skipped}
+        if fitted.predicted is not None:
+            scores = scores_of_predictions(targets, fitted.predicted, names, main_score, positive)
+            by_name[name] = {**fitted.scores, **scores.with_intervals(SEED).as_dict()}
+
     report = {"command": "baseline", "task": task.name, "seed": SEED, "scored_split": split, "n": len(targets)}
-    report = json_safe({**report, "main_figure": main_score, "labels": names, "baselines": by_name})
+    report = json_safe({**report, "main_score": main_score, "labels": names, "baselines": by_name})
     report |= {"origin": data.origin}
     if config.format is TableFormat.json:
         print(json.dumps(report, indent=2, ensure_ascii=False, default=str))

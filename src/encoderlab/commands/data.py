@@ -12,12 +12,12 @@ from encoderlab.config.commands import DataConfig, TableFormat
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Example, Split, WordsExample, in_lists, text_of
 from encoderlab.data.survey import Oddity, odd_rows
-from encoderlab.data.tokenizers import Tokenizer, WordPieceConfig
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.data.tokens import lengths_of, tokenize_examples
 from encoderlab.errors import SettingError
 from encoderlab.reports.blocks import json_safe
 from encoderlab.reports.facts import show_rows
-from encoderlab.runs.settle import Facts, lowercases, settle_length
+from encoderlab.runs.settle import Facts, settle_length
 from encoderlab.runs.tokens import Tokens
 from encoderlab.tasks.task import Task
 
@@ -44,13 +44,11 @@ def data(config: DataConfig) -> None:
 
 def _facts(config: DataConfig) -> dict[str, Any]:
     """Return the facts of labelled rows by split: counts, lengths in tokens, odd rows, examples."""
+    # The rows and the tokenizer, as a run would read and train them.
     rows = config.dataset.load(config.cache, config.task.target)
-    settings = config.tokenizer
-    if isinstance(settings, WordPieceConfig):
-        settings = replace(settings, lowercase=lowercases(config.task, settings))
-    tokenizer = settings.build(rows.training_texts, config.cache)
+    tokenizer = config.tokenizer.for_task(of_words=config.task.of_words).build(rows.training_texts, config.cache)
 
-    # The length that a model would read, as a run decides it.
+    # The length that a model would read, as a run settles it.
     tokens = Tokens(rows, tokenizer, ["train"], config.cache, pack=config.dataset.pack, seed=0)
     facts = Facts(tokens.row_lengths, {"train": len(rows.split("train"))}, rows.labels, rows.survey)
     settled, _ = config.task.settled(rows.labels, rows.survey["train"], has_validation=rows.has_validation)
@@ -59,6 +57,7 @@ def _facts(config: DataConfig) -> dict[str, Any]:
         print(note, file=sys.stderr)
     task = settled.build(tokenizer, rows.labels, shape.reach)
 
+    # The facts of each split.
     odd = odd_rows(rows.by_name)
     splits = {}
     for name, counted in rows.description()["splits"].items():
@@ -97,10 +96,10 @@ def _lengths(split: Split, task: Task) -> dict[str, Any]:
     """
     counted = split.evenly(COUNTED_ROWS)
     whole = replace(task.format, max_length=sys.maxsize, windows=None)  # a length that truncates nothing
-    parts = [
-        whole.lengths(*lengths_of(tokenize_examples(some, task.tokenizer))) for some in in_lists(counted, _AT_A_TIME)
-    ]
-    lengths = np.concatenate([np.empty(0, np.int64), *parts])
+    parts = [np.empty(0, np.int64)]
+    for examples in in_lists(counted, _AT_A_TIME):
+        parts.append(whole.lengths(*lengths_of(tokenize_examples(examples, task.tokenizer))))
+    lengths = np.concatenate(parts)
     if not len(lengths):
         return {"counted": 0, "truncated": 0.0}
     quantiles = {name: float(np.percentile(lengths, percent)) for name, percent in _QUANTILES.items()}
@@ -109,7 +108,8 @@ def _lengths(split: Split, task: Task) -> dict[str, Any]:
 
 
 def _odd(oddity: Oddity, by_name: Mapping[str, Split], name: str) -> dict[str, Any]:
-    split, other = by_name[name], by_name[oddity.like_split or name]
+    split = by_name[name]
+    other = by_name[oddity.like_split or name]
     shown = []
     for place, row in enumerate(oddity.rows[:ODD_SHOWN].tolist()):
         facts = {"where": split.where(row), "text": _shortened(text_of(split[row]))}
@@ -137,9 +137,9 @@ def _example(split: Split, row: int, task: Task) -> dict[str, Any]:
 
 def _label_of(example: Example, labels: Sequence[str]) -> str | None:
     if isinstance(example, WordsExample):
-        return None if example.labels is None else _shortened(" ".join(labels[one] for one in example.labels))
+        return None if example.labels is None else _shortened(" ".join(labels[id_] for id_ in example.labels))
     if isinstance(example.label, tuple):
-        return _shortened(", ".join(labels[one] for one in example.label) or "no label applies")
+        return _shortened(", ".join(labels[id_] for id_ in example.label) or "no label applies")
     if isinstance(example.label, float):
         return f"{example.label:.6g}"
     return None if example.label is None else labels[example.label]

@@ -27,20 +27,22 @@ def embed(config: EmbedConfig) -> None:
         raise SettingError(wrong, allowed="a new .npy file", remedy="Choose another name")
     inputs.check_sources(config)
     model = open_model(config)
+
+    # The vectors are written as they are computed, behind a header whose number of rows is corrected at the end.
     width = model.shape.d_model
     normalize = model.normalizes if config.normalize is None else config.normalize
     examples, total = _examples(config, model)
     n_rows = n_cut = 0
     with written_whole("output", output) as temporary, temporary.open("wb") as array:
         _write_header(array, (0, width))
-        for some in inputs.in_chunks(examples, total, "embedding"):
-            if model.network.separates_pairs and any(getattr(one, "text_pair", None) is not None for one in some):
+        for chunk in inputs.in_chunks(examples, total, "embedding"):
+            if model.network.separates_pairs and any(example.paired for example in chunk):
                 wrong = "A pair has no single vector: this model reads its texts separately (model.pairs=separate)"
                 raise SettingError(wrong, remedy="Embed a file of first texts and one of second texts")
-            rows = model.rows(some)
+            rows = model.rows(chunk)
             vectors = model.vectors(rows, config.pooling, normalize=normalize)
             array.write(vectors.astype("<f4", copy=False).data)
-            n_rows += len(some)
+            n_rows += len(chunk)
             n_cut += int(rows.truncated().sum())
         array.seek(0)
         _write_header(array, (n_rows, width))  # NumPy leaves room for the number of rows

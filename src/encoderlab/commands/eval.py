@@ -4,7 +4,6 @@ import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -12,7 +11,6 @@ from encoderlab.config.commands import EvalConfig
 from encoderlab.data.data import Data
 from encoderlab.data.dataset import Pack
 from encoderlab.data.documents import Documents
-from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError
 from encoderlab.metrics.pretraining import PretrainingScores
 from encoderlab.metrics.scores import PredictionScores, SplitScores
@@ -39,6 +37,9 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> Run:
     if model.task.heads.teacher_width is not None:
         wrong = f"{config.run} was distilled from a teacher's vectors, and cannot be scored without the teacher"
         raise DataError(wrong, remedy="See the scores in its report.json, or finetune it on a task")
+    if model.config.task.of_vectors:
+        wrong = f"{config.run} was trained beside the encoder it started from, and cannot be scored without it"
+        raise DataError(wrong, remedy="See the scores in its report.json, or finetune it on a task")
     if model.config.task.of_documents:
         return _eval_on_documents(config, model, processes)
 
@@ -48,6 +49,7 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> Run:
         tokens = Tokens(data, model.tokenizer, [split], config.cache, pack=Pack.sentences, seed=EVALUATION_SEED)
         rows = tokens.rows(model.task)[split]
 
+    # All processes score; the main one writes the report.
     with _new_run(config, model, data) as run:
         scores, result = _score(model, config, rows)
         if processes.is_main:
@@ -87,6 +89,7 @@ def _eval_on_documents(config: EvalConfig, model: Model, processes: Processes) -
 
     Raises DataError if there is no such split, or if the run's own documents have changed.
     """
+    # The documents to score, and the training documents, whose token counts are the baseline.
     with processes.main_process_first():
         dataset = config.dataset or model.own_dataset
         data = load_documents(dataset, model.config.task, config)
@@ -98,6 +101,7 @@ def _eval_on_documents(config: EvalConfig, model: Model, processes: Processes) -
         names = list(dict.fromkeys(["train", split]))
         tokens = Tokens(data, model.tokenizer, names, config.cache, pack=dataset.pack, seed=EVALUATION_SEED)
         rows = tokens.rows(model.task)
+
     with _new_run(config, model, data) as run:
         scores, result = _score(model, config, rows[split])
         if processes.is_main:
@@ -142,15 +146,19 @@ def _rows_to_score(config: EvalConfig, model: Model) -> tuple[Data, str]:
     Raises DataError for rows without labels, of another form, with other labels, or that the model may have been
     trained on.
     """
+    # A file of one's own is scored whole; any other dataset has splits.
     target = model.config.task.target
-    if isinstance(config.dataset, FilesDataset) and config.dataset.path and config.split is None:
-        dataset = config.dataset.read_as(model.config.dataset)
-        unsplit = replace(dataset, validation_fraction=0.0, test_fraction=0.0, label_names=model.labels or None)
-        data = unsplit.load(config.cache, target).as_one_split()
+    own_file = None
+    if config.dataset is not None and config.split is None:
+        own_file = config.dataset.as_one_file(model.config.dataset, model.labels or None)
+    if own_file is not None:
+        data = own_file.load(config.cache, target).as_one_split()
         split = "all"
     else:
         data = (config.dataset or model.own_dataset).load(config.cache, target)
         split = config.split or data.scored_splits()[-1]
+
+    # The rows must suit the model, and must not be those it was trained on.
     data.split(split)
     if config.dataset is None:
         _check_unchanged(model, data, split)

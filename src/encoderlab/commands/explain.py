@@ -20,7 +20,7 @@ def explain(config: ExplainConfig) -> Run:
     explained = word_importance(model, list(examples.values()), labels)
     explanations = dict(zip(examples, explained, strict=True))
     blocks = explanation_blocks(explanations)
-    content = [one.as_dict(name) for name, one in explanations.items()]
+    content = [explanation.as_dict(name) for name, explanation in explanations.items()]
     with Run.new(config.run_dir, "explain", model.name) as run:
         record_start(run, "explain", config, model.compute)
         write_html_json(run.explanation_file, f"Explanations of {model.name}", blocks, content)

@@ -9,6 +9,6 @@ from encoderlab.system.processes import SINGLE_PROCESS, Processes
 def finetune(config: FinetuneConfig, processes: Processes = SINGLE_PROCESS) -> Run | None:
     """Train as `encoderlab train` does, from the encoder of `init_from`, with a fresh head for the task.
 
-    Raises SettingError, DataError or TrainingError before the run folder is created.
+    Raises SettingError, DataError or TrainingError, as `run_training` does.
     """
     return run_training(config, "finetune", processes)

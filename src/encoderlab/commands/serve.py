@@ -36,7 +36,8 @@ except ImportError as error:
     raise SettingError(f"serve needs {error.name}", remedy='Run pip install "encoderlab[serve]"') from None
 
 LARGEST_BODY = 2**23  # bytes of a request
-MOST_TEXTS, MOST_CHARACTERS = 100, 10_000  # in a request, and in each of its texts
+MOST_TEXTS = 100  # in a request
+MOST_CHARACTERS = 10_000  # in each of its texts
 BODY_SECONDS = 10.0  # that a request may take to arrive
 IDLE_SECONDS = 5.0  # between two checks for connections without a request; at the second, they are closed
 MOST_REQUESTS = 64  # at a time; further ones are asked to retry
@@ -58,11 +59,13 @@ HEADERS = [  # of every response: what a browser may do with it
 def serve(config: ServeConfig) -> None:
     """Serve requests until a signal arrives. Raises SettingError, DataError, and Interrupted at the end."""
     with _listening(config.host, config.port) as listening:
+        # The model, warmed up: otherwise the first request would wait for set-up.
         model = open_model(config, or_graph=True)
         check_certainty(config.min_probability, model)
         second = "a" if model.origin.paired else None
-        # Otherwise the first request would wait for set-up.
         model.predictions([model.example("a", second)])
+
+        # Who may ask, and what the page shows them: rows of the data only on this machine.
         host, port = listening.getsockname()[:2]
         print(f"http://{f'[{host}]' if ':' in host else host}:{port}/  (Ctrl-C stops it)", flush=True)
         hosts = [*LOOPBACK, host, config.host]
@@ -70,8 +73,9 @@ def serve(config: ServeConfig) -> None:
             print(f"host={config.host}: anyone who can reach this machine can use the model", file=sys.stderr)
             hosts = ["*"]
         trial = trial_of(model_folder(config.run).parent, model.name)
-        if hosts == ["*"]:  # rows of the data are for the eyes of this machine's user
+        if hosts == ["*"]:
             trial = Trial(trial.title)
+
         server = uvicorn.Config(
             web_service(model, config.min_probability or 0.0, hosts, trial),
             loop="asyncio",
@@ -113,12 +117,12 @@ class _Protocol(H11Protocol):
             self.loop.call_later(IDLE_SECONDS, self._close_if_idle, self.cycle)
 
 
-def web_service(model: Model, least: float, hosts: list[str], trial: Trial | None = None) -> Starlette:
+def web_service(model: Model, min_probability: float, hosts: list[str], trial: Trial | None = None) -> Starlette:
     """Return the application for requests to one of the host names `hosts`; "*" is any. Labels less probable than
-    `least` are null. The page shows the name and the examples of `trial`.
+    `min_probability` are null. The page shows the name and the examples of `trial`.
     """
     trial = trial or Trial(model.name)
-    facts = _facts(model) | {"min_probability": least}
+    facts = _facts(model) | {"min_probability": min_probability}
     fixed = {
         "/": HTMLResponse(render("serve.html", title=f"{trial.title}: try it", facts=facts, trial=trial)),
         "/health": JSONResponse({"status": "ok"}),
@@ -135,7 +139,8 @@ def web_service(model: Model, least: float, hosts: list[str], trial: Trial | Non
             pairs = _pairs(await _body(request))
             async with turn:
                 if not await request.is_disconnected():
-                    work, loop = (worker, _predictions, model, pairs, least), asyncio.get_running_loop()
+                    work = (worker, _predictions, model, pairs, min_probability)
+                    loop = asyncio.get_running_loop()
                     return JSONResponse({"predictions": await loop.run_in_executor(*work)})
         except ClientDisconnect:
             pass
@@ -150,32 +155,33 @@ def web_service(model: Model, least: float, hosts: list[str], trial: Trial | Non
     )
 
 
-def _predictions(model: Model, pairs: list[tuple[str, str | None]], least: float) -> list[dict[str, Any]]:
+def _predictions(model: Model, pairs: list[tuple[str, str | None]], min_probability: float) -> list[dict[str, Any]]:
     """Return an object for each text or pair, in order: see `Task.plain`; or a label for each word."""
     of_words = model.task.config.of_words
     model.check_paired(pairs[0][1] is not None)
     examples = [model.example(text, text_pair) for text, text_pair in pairs]
     predicted = zip(examples, model.predictions(examples), strict=True)
     if of_words:
-        return [{"words": _words(cast("Any", example).words, one, least)} for example, one in predicted]
+        return [{"words": _words(cast("Any", example).words, one, min_probability)} for example, one in predicted]
     objects = []
     for example, one in predicted:
         prediction = model.task.plain(one)
-        if least and prediction["probabilities"][prediction["predicted"]] < least:
+        if min_probability and prediction["probabilities"][prediction["predicted"]] < min_probability:
             prediction["predicted"] = None
         objects.append(unless_blank(example, prediction))
     return objects
 
 
-def _words(words: tuple[str, ...], prediction: RowPrediction, least: float) -> list[dict[str, Any]]:
+def _words(words: tuple[str, ...], prediction: RowPrediction, min_probability: float) -> list[dict[str, Any]]:
     """Return each word with its label and that label's probability, both null for words that did not fit."""
     unread = len(words) - len(prediction.labels)
     labels = [*prediction.labels, *[None] * unread]
     chances = [*(prediction.word_confidences or ()), *[None] * unread]
-    return [
-        {"word": word, "predicted": None if chance is None or chance < least else label, "probability": chance}
-        for word, label, chance in zip(words, labels, chances, strict=True)
-    ]
+    objects = []
+    for word, label, chance in zip(words, labels, chances, strict=True):
+        is_given = chance is not None and chance >= min_probability
+        objects.append({"word": word, "predicted": label if is_given else None, "probability": chance})
+    return objects
 
 
 def _facts(model: Model) -> dict[str, Any]:
@@ -206,8 +212,10 @@ def _description(task: str) -> dict[str, Any]:
     request = {"text": text, "text_pair": text, "texts": several, "text_pairs": several}
     schema = {"type": "object", "properties": request, "oneOf": [{"required": ["text"]}, {"required": ["texts"]}]}
     summaries = {"/predict": "A prediction for each text", "/model": "What the model is", "/health": "Does it run?"}
-    answer = {"200": {"description": "OK", "content": {"application/json": {"schema": {"type": "object"}}}}}
-    paths: dict[str, Any] = {path: {"get": {"summary": one, "responses": answer}} for path, one in summaries.items()}
+    ok = {"200": {"description": "OK", "content": {"application/json": {"schema": {"type": "object"}}}}}
+    paths: dict[str, Any] = {
+        path: {"get": {"summary": summary, "responses": ok}} for path, summary in summaries.items()
+    }
     body = {"content": {"application/json": {"schema": schema}}}
     paths["/predict"] = {"post": paths["/predict"]["get"] | {"requestBody": body}}
     return {"openapi": "3.1.0", "info": {"title": f"encoderlab: {task}", "version": "1"}, "paths": paths}
@@ -215,7 +223,8 @@ def _description(task: str) -> dict[str, Any]:
 
 async def _body(request: Request) -> Any:
     """Return the request's JSON. Raises HTTPException if it is invalid, too large, or arrives too slowly."""
-    raw, closing = bytearray(), {"connection": "close"}
+    raw = bytearray()
+    closing = {"connection": "close"}
     try:
         async with asyncio.timeout(BODY_SECONDS):
             async for part in request.stream():
@@ -237,9 +246,11 @@ def _pairs(content: Any) -> list[tuple[str, str | None]]:
     names = ("text", "text_pair") if is_single else ("texts", "text_pairs")
     if not isinstance(content, dict) or content.keys() - {*names}:
         raise HTTPException(422, f"The request has other keys than allowed; {EXAMPLE}")
-    both = [content.get(names[0]), *([content[names[1]]] if content.get(names[1]) is not None else [])]
-    columns = [[value] for value in both] if is_single else both
-    are_texts = all(isinstance(one, list) and all(isinstance(text, str) for text in one) for one in columns)
+    values: list[Any] = [content.get(names[0])]
+    if content.get(names[1]) is not None:
+        values.append(content[names[1]])
+    columns = [[value] for value in values] if is_single else values
+    are_texts = all(isinstance(column, list) and all(isinstance(text, str) for text in column) for column in columns)
     if not are_texts or not columns[0] or len(columns[0]) != len(columns[-1]):
         raise HTTPException(422, f"The request must have a text, or as many texts as text_pairs; {EXAMPLE}")
     longest = max(len(text) for texts in columns for text in texts)

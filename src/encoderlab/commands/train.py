@@ -6,10 +6,14 @@ from other rows or have a teacher.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from encoderlab.config.commands import RunConfig
 from encoderlab.runs.finish import finish
-from encoderlab.runs.fit import dry_run, fit
+from encoderlab.runs.fit import dry_run
+from encoderlab.runs.head_alone import fit_best
 from encoderlab.runs.prepare import prepare
+from encoderlab.runs.resume import folds_of
 from encoderlab.runs.run import Run
 from encoderlab.runs.scoring import score
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
@@ -26,10 +30,11 @@ def train(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> Run | Non
 
 def run_training(config: RunConfig, command: str, processes: Processes) -> Run | None:
     """Train a model as `command` does, score it, and write its run folder; return None for a dry run."""
-    if config.folds is not None:
+    folds = folds_of(config, processes)
+    if folds is not None:
         from encoderlab.runs.folds import cross_validate
 
-        return cross_validate(config, command, processes, run_training)
+        return cross_validate(replace(config, folds=folds), command, processes, run_training)
 
     # Read the data and the weights to start from, decide every open setting, build the model and the rows it reads.
     training = prepare(config, command, processes)
@@ -40,7 +45,7 @@ def run_training(config: RunConfig, command: str, processes: Processes) -> Run |
     # From here on there is a run folder. It is complete when it has a report.
     with training.open_run() as run:
         training.announce(run)
-        result = fit(training.model, training.rows, run, training.micro_batches)
+        result = fit_best(training.model, training.rows, run, training.micro_batches, training.head_alone)
         model, scores = score(training.model, training.rows)
         processes.leave()
         if processes.is_main:

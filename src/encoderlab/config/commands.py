@@ -17,6 +17,7 @@ from encoderlab.model.config import ModelChoice, ModelConfig, Pairs, Pooling, ch
 from encoderlab.settings import CACHE, REQUIRED, check_settings, setting
 from encoderlab.shipped import SHIPPED
 from encoderlab.tasks.classification import ClassificationConfig
+from encoderlab.tasks.contrastive import ContrastiveConfig
 from encoderlab.tasks.multilabel import MultilabelConfig
 from encoderlab.tasks.pretraining import PretrainingConfig
 from encoderlab.tasks.regression import RegressionConfig
@@ -37,6 +38,7 @@ ExportFormat = Enum("ExportFormat", ["huggingface", "onnx", "int8", "web"])  # t
 PredictionFormat = Enum("PredictionFormat", ["csv", "jsonl", "parquet", "xlsx"])
 # Written beside a prediction: its own, or those of all classes.
 Probabilities = Enum("Probabilities", ["predicted", "all"])
+RowsWritten = Enum("RowsWritten", ["selected", "all"])  # of the file that texts are chosen from
 VectorPooling = Enum("VectorPooling", ["cls", "mean"])  # how the vectors of a text's tokens become one
 Tracking = Enum("Tracking", ["mlflow", "wandb"])  # programs that collect runs
 TableFormat = Enum("TableFormat", ["table", "json"])  # how results are printed: for people, or for programs
@@ -48,7 +50,7 @@ class CommandConfig:
 
     cache_dir: str = setting(CACHE, "Folder for files that can be rebuilt, such as corpora; ENCODERLAB_CACHE sets it.")
     # No setting: what was typed on the command line, which a run records; None if it was started from Python.
-    overrides: list[str] | None = field(default=None, compare=False, kw_only=True, metadata={"brought": True})
+    overrides: list[str] | None = field(default=None, compare=False, kw_only=True, metadata={"internal": True})
 
     def __post_init__(self) -> None:
         check_settings(self, "")
@@ -68,11 +70,14 @@ class RunConfig(CommandConfig):
     tokenizer: tokenizers.TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
     model: ModelChoice = setting(REQUIRED, "Size and shape of the encoder.")
     training: TrainingConfig = setting(REQUIRED, "Length, batch, optimizer, schedule, precision and device.")
-    seed: int = setting(0, "Seed of the weights, the batches and dropout.", least=0, most=2**32 - 1)
+    seed: int = setting(0, "Seed of the weights, the batches and dropout.", minimum=0, maximum=2**32 - 1)
     run_dir: str | None = setting(None, RUN_DIR)
     resume: str | None = setting(None, "Resume the run in this folder, or auto: the latest one with these settings.")
     folds: int | None = setting(
-        None, "Cross-validation: train so many times, each time testing on another part of train.", least=2, most=100
+        None,
+        "Cross-validation: train so many times, each time testing on another part of train.",
+        minimum=2,
+        maximum=100,
     )
     baselines: bool = setting(True, "Score simple baselines too: the most frequent label, and linear models.")
     dry_run: bool = setting(False, "Estimate size and time from a few real steps, then stop; only the cache is filled.")
@@ -84,7 +89,7 @@ class RunConfig(CommandConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.folds is not None and isinstance(self, PretrainConfig | DistillConfig):
+        if self.folds is not None and not self.has_folds:
             wrong = f"folds={self.folds} does not work with pretraining, which has no labels, or with distillation, "
             wrong += "whose teacher may have seen the rows of every fold"
             raise SettingError(wrong, remedy="Remove folds, or use encoderlab train or finetune")
@@ -96,6 +101,17 @@ class RunConfig(CommandConfig):
             raise SettingError(wrong, remedy="Remove resume or dry_run")
 
     @property
+    def has_folds(self) -> bool:
+        """Return whether each part of the training rows can be tested by a run that has not read it."""
+        return True
+
+    @property
+    def shape(self) -> ModelConfig:
+        """Return the encoder's settings in full, which a run of its own has settled."""
+        assert isinstance(self.model, ModelConfig), "the settings have not been settled"
+        return self.model
+
+    @property
     def starts_from(self) -> str | None:
         """Return the pretrained encoder that the run starts from, a value of `init_from`; None for fresh weights."""
         return getattr(self, "init_from", None)
@@ -103,9 +119,13 @@ class RunConfig(CommandConfig):
 
 @dataclass
 class PretrainConfig(RunConfig):
-    """Pretrain an encoder on documents: masked tokens and next sentences."""
+    """Pretrain an encoder: on documents, or its vectors on labelled texts (task=contrastive)."""
 
     init_from: str | None = setting(None, "Encoder to start from, as in finetune; null: from scratch.")
+
+    @property
+    def has_folds(self) -> bool:
+        return False
 
 
 @dataclass
@@ -128,9 +148,16 @@ class DistillConfig(RunConfig):
     )
     temperature: float = setting(2.0, "On a task: softens the probabilities of teacher and student.", above=0)
     teacher_weight: float = setting(
-        0.8, "On a task: weight of the teacher's probabilities in the loss; the labels get the rest.", least=0, most=1
+        0.8,
+        "On a task: weight of the teacher's probabilities in the loss; the labels get the rest.",
+        minimum=0,
+        maximum=1,
     )
     unlabelled: str | None = setting(None, "On a task: a file of further, unlabelled texts for the teacher to label.")
+
+    @property
+    def has_folds(self) -> bool:
+        return False
 
 
 @dataclass
@@ -140,7 +167,7 @@ class OpenRunConfig(CommandConfig):
     run: str = setting(REQUIRED, "A run folder, its model/ folder, a Hugging Face folder, or a shipped encoder.")
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
     precision: Precision = setting(Precision.auto, "Of the matrix products: auto (bf16 if it is faster), fp32 or bf16.")
-    threads: int | None = setting(None, "CPU threads; null: one per idle core.", least=1, most=1024)
+    threads: int | None = setting(None, "CPU threads; null: one per idle core.", minimum=1, maximum=1024)
 
 
 @dataclass
@@ -196,24 +223,66 @@ class InputConfig(OpenRunConfig):
 
 
 @dataclass
-class PredictConfig(InputConfig):
-    """Predict labels or numbers for new texts: one output row per input row, in order."""
+class OutputConfig(InputConfig):
+    """The settings of commands that write rows of texts, to a file or to standard output."""
 
-    text: str | None = setting(None, "One text to predict.")
-    split: str | None = setting(None, "A split of the run's dataset.")
-    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
     output: str | None = setting(None, "File to write; null: standard output.")
     format: PredictionFormat | None = setting(
         None, "csv, jsonl, parquet or xlsx; null: by output's extension, else csv."
     )
     overwrite: bool = setting(False, "Replace an existing output.")
-    probabilities: Probabilities = setting(
-        Probabilities.predicted, "predicted: that of what is predicted; all: of all classes."
-    )
-    min_probability: float | None = setting(None, "Give no label (in csv an empty cell) below this.", least=0, most=1)
     escape_formulas: bool = setting(
         False, "In csv, put ' before each text that a spreadsheet would compute: with =, +, - or @ first."
     )
+
+
+@dataclass
+class PredictConfig(OutputConfig):
+    """Predict labels or numbers for new texts: one output row per input row, in order."""
+
+    text: str | None = setting(None, "One text to predict.")
+    split: str | None = setting(None, "A split of the run's dataset.")
+    text_pair: str | None = setting(None, "The second text, for a task on pairs.")
+    probabilities: Probabilities = setting(
+        Probabilities.predicted, "predicted: that of what is predicted; all: of all classes."
+    )
+    min_probability: float | None = setting(
+        None, "Give no label (in csv an empty cell) below this.", minimum=0, maximum=1
+    )
+    escape_formulas: bool = setting(
+        False, "In csv, put ' before each text that a spreadsheet would compute: with =, +, - or @ first."
+    )
+
+
+@dataclass
+class SelectConfig(OutputConfig):
+    """Choose which texts to label next: typical ones without labels, then those that a model is unsure of."""
+
+    run: str = setting(
+        SHIPPED,
+        "The model: a run, whose probabilities say where it is unsure, or an encoder, whose vectors a linear model "
+        "reads.",
+    )
+    input: str | None = setting(REQUIRED, "File of texts (csv, xlsx, jsonl, ...), of which some may have a label.")
+    label_column: str | None = setting(
+        None, "Column of `input` for the labels, empty where there is none yet; null: as trained, or label."
+    )
+    # A name, a pattern or a list; OmegaConf has no such union.
+    labelled: Any = setting(
+        None,
+        "Files with labels of earlier rounds, which are those of the same texts in `input`: a name, pattern or list.",
+    )
+    n: int = setting(50, "How many texts to choose.", minimum=1)
+    random_share: float = setting(
+        0.25,
+        "Share of them that is drawn at random once there are labels: they show how accurate a model is.",
+        minimum=0,
+        maximum=1,
+    )
+    rows: RowsWritten = setting(
+        RowsWritten.selected, "selected: write the chosen rows; all: every row, with the chosen ones marked."
+    )
+    seed: int = setting(0, "Seed of the draws.", minimum=0, maximum=2**32 - 1)
 
 
 @dataclass
@@ -221,8 +290,8 @@ class ServeConfig(OpenRunConfig):
     """Serve a finished run over HTTP on this machine, with a web page to try it."""
 
     host: str = setting("127.0.0.1", "Address to listen on; 127.0.0.1: for this machine only, 0.0.0.0: others too.")
-    port: int = setting(8000, "Port to listen on; 0: any free port.", least=0, most=65535)
-    min_probability: float | None = setting(None, "Give no label (null) below this probability.", least=0, most=1)
+    port: int = setting(8000, "Port to listen on; 0: any free port.", minimum=0, maximum=65535)
+    min_probability: float | None = setting(None, "Give no label (null) below this probability.", minimum=0, maximum=1)
 
 
 @dataclass
@@ -276,7 +345,7 @@ class DataConfig(CommandConfig):
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
     tokenizer: tokenizers.TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
     model: ModelChoice = setting(REQUIRED, "The encoder that will read them: only its max_length matters here.")
-    examples: int = setting(3, "How many labelled rows of each split to show, with their tokens.", least=0)
+    examples: int = setting(3, "How many labelled rows of each split to show, with their tokens.", minimum=0)
     format: TableFormat = setting(TableFormat.table, "How the facts are printed: table, or json for programs.")
 
 
@@ -286,7 +355,7 @@ class BaselineConfig(CommandConfig):
 
     task: TaskConfig = setting(REQUIRED, "What to predict for the rows.")
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
-    tokenizer: tokenizers.TokenizerConfig | None = setting(None, "Set by tasks on symbols.", brought=True)
+    tokenizer: tokenizers.TokenizerConfig | None = setting(None, "Set by tasks on symbols.", internal=True)
     split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.")
     format: TableFormat = setting(TableFormat.table, "How the scores are printed: table, or json for programs.")
 
@@ -313,8 +382,8 @@ class SweepConfig:
         None,
         "Search instead of trying every combination: this many runs, drawn from log(a,b), interval(a,b), range(a,b) "
         "or a,b,c.",
-        least=1,
-        most=100_000,
+        minimum=1,
+        maximum=100_000,
     )
 
     def __post_init__(self) -> None:
@@ -326,7 +395,10 @@ class AsPretrained(ModelChoice):
     """The pretrained encoder's own settings, taken from `init_from`, except for those given here."""
 
     max_length: int | None = setting(
-        None, "Longest sequence; null: enough for 99% of the rows (pretrain: as pretrained).", least=1, most=1048576
+        None,
+        "Longest sequence; null: enough for 99% of the rows (pretrain: as pretrained).",
+        minimum=1,
+        maximum=1048576,
     )
     pooling: Pooling | None = setting(
         None, "cls, mean, pooler, relu_pooler, gelu_pooler; null: as trained on labels, else mean."
@@ -335,10 +407,10 @@ class AsPretrained(ModelChoice):
         None, "How a pair is read: joint or separate; null: separate by an encoder of sentence vectors, else joint."
     )
     dropout: float | None = setting(
-        None, "Dropout of embeddings, sublayers and heads; null: as pretrained.", least=0, most=0.9
+        None, "Dropout of embeddings, sublayers and heads; null: as pretrained.", minimum=0, maximum=0.9
     )
     attention_dropout: float | None = setting(
-        None, "Dropout of attention weights; null: as pretrained.", least=0, most=0.9
+        None, "Dropout of attention weights; null: as pretrained.", minimum=0, maximum=0.9
     )
 
     def __post_init__(self) -> None:
@@ -366,6 +438,7 @@ SCHEMAS: dict[tuple[str, str], type] = {
     ("task", "tagging"): TaggingConfig,
     ("task", "pretraining"): PretrainingConfig,
     ("task", "teacher_vectors"): TeacherVectorsConfig,
+    ("task", "contrastive"): ContrastiveConfig,
     ("dataset", "articles"): ArticlesDataset,
     ("dataset", "intents"): IntentsDataset,
     ("dataset", "brackets"): BracketsDataset,
@@ -387,6 +460,7 @@ COMMAND_CONFIGS: dict[str, type] = {
     "train": RunConfig,
     "eval": EvalConfig,
     "predict": PredictConfig,
+    "select": SelectConfig,
     "serve": ServeConfig,
     "attention": AttentionConfig,
     "explain": ExplainConfig,

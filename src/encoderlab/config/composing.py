@@ -14,7 +14,7 @@ from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, TypeVar
 
 import hydra
 import yaml
@@ -117,7 +117,7 @@ def read_line(command: str, arguments: Sequence[str]) -> CommandLine:
 
         # Texts and paths arrive as they were typed, and a user's own files imply a task.
         overrides = list(map(_quoted, _with_names(command, options.overrides)))
-        names = {override.partition("=")[0] for override in overrides}
+        names = {override.partition("=")[0] for override in overrides if override != "resume=auto"}
         if command in LABELLED_BY_DEFAULT and OWN_DATA & {*overrides} and not names & {"task", "experiment", "resume"}:
             overrides.append("task=classification")  # the default task would only lend own data its name
 
@@ -139,8 +139,8 @@ def _sweep_settings(overrides: list[str]) -> SweepConfig:
     """Return the settings of a sweep. Raises SettingError for one that is out of range."""
     parsed = OverridesParser.create().parse_overrides(overrides)
     values = {override.key_or_group: override.value() for override in parsed}
-    merged = OmegaConf.merge(OmegaConf.structured(SweepConfig), values)
-    return cast("SweepConfig", OmegaConf.to_object(merged))  # guaranteed by its schema
+    settings: Any = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(SweepConfig), values))
+    return settings
 
 
 def run_hydra(line: CommandLine, job: Callable[[DictConfig], Any], program: str = "") -> None:
@@ -324,7 +324,8 @@ def typed(config: DictConfig, schema: type[Typed]) -> Typed:
             raise unknown_setting(f"{key}{inner}", names_of(owner))
     _read_mappings(config)
     try:
-        return cast("Typed", OmegaConf.to_object(config))  # guaranteed by its schema
+        settings: Any = OmegaConf.to_object(config)  # of the type of its schema
+        return settings
     except errors.MissingMandatoryValue as error:
         raise required_setting(str(error.full_key)) from None
 
@@ -412,6 +413,11 @@ def _explain(error: HydraException | errors.OmegaConfBaseException, command: str
         return _unknown_key(cause)
     if isinstance(cause, errors.ValidationError) and cause.full_key:
         return _bad_value(cause)
+    foreign = re.search(r"In '(\w+)/(\w+)': Could not override '(\w+)'", str(cause))
+    if foreign is not None:
+        group, option, brought = foreign.groups()
+        wrong = f"{group}={option} sets {brought}, which encoderlab {command} does not have"
+        return SettingError(wrong, remedy=f"Choose another {group}: encoderlab list {group}")
     return SettingError(" ".join(str(cause).split()), remedy=f"See encoderlab {command} --help")
 
 

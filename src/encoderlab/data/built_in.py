@@ -72,10 +72,10 @@ class ArticlesDataset(DatasetConfig):
 class GeneratedDataset(DatasetConfig):
     """Random rows: always the same for the same settings, and never twice, within a split or across splits."""
 
-    train_rows: int = setting(24_000, "Rows of the training split.", least=1)
-    validation_rows: int = setting(4_000, "Rows of the validation split.", least=1)
-    test_rows: int = setting(4_000, "Rows of the test split.", least=1)
-    data_seed: int = setting(0, "Seed of the rows; the run's seed does not change them.", least=0)
+    train_rows: int = setting(24_000, "Rows of the training split.", minimum=1)
+    validation_rows: int = setting(4_000, "Rows of the validation split.", minimum=1)
+    test_rows: int = setting(4_000, "Rows of the test split.", minimum=1)
+    data_seed: int = setting(0, "Seed of the rows; the run's seed does not change them.", minimum=0)
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Data:
         """Draw the rows again at each call, which takes a second.
@@ -85,7 +85,8 @@ class GeneratedDataset(DatasetConfig):
         """
         import pyarrow as pa
 
-        generator, seen = np.random.default_rng(self.data_seed), set[str]()
+        generator = np.random.default_rng(self.data_seed)
+        seen = set[str]()
         columns = {split: self.draw(split, generator, seen) for split in reversed(MAIN_SPLITS)}
         splits = {split: Split(pa.table(columns[split])) for split in MAIN_SPLITS}
         shared = {field.name for field in fields(DatasetConfig)}
@@ -132,10 +133,10 @@ class BracketsDataset(GeneratedDataset):
     balanced strings (a Catalan number), which bounds the rows.
     """
 
-    pairs: int = setting(10, "Pairs of brackets: a text has twice as many characters.", least=1)
-    kinds: int = setting(1, "Kinds of brackets, out of ( [ { <.", least=1, most=len(BRACKETS) // 2)
+    pairs: int = setting(10, "Pairs of brackets: a text has twice as many characters.", minimum=1)
+    kinds: int = setting(1, "Kinds of brackets, out of ( [ { <.", minimum=1, maximum=len(BRACKETS) // 2)
     hard_negatives: float = setting(
-        0.0, "Share of the unbalanced strings that are one swap away from balanced.", least=0, most=1
+        0.0, "Share of the unbalanced strings that are one swap away from balanced.", minimum=0, maximum=1
     )
 
     def label_names(self) -> list[str]:
@@ -150,9 +151,10 @@ class BracketsDataset(GeneratedDataset):
             return uniform_balanced(rows, self.pairs, self.kinds, generator)
 
         def hard(rows: int) -> np.ndarray:
-            symbols, every = balanced(rows), np.arange(rows)
-            one, other = generator.integers(2 * self.pairs, size=(2, rows))
-            symbols[every, one], symbols[every, other] = symbols[every, other], symbols[every, one]
+            symbols = balanced(rows)
+            every = np.arange(rows)
+            left, right = generator.integers(2 * self.pairs, size=(2, rows))
+            symbols[every, left], symbols[every, right] = symbols[every, right], symbols[every, left]
             return symbols[~is_balanced(symbols)]
 
         def easy(rows: int) -> np.ndarray:
@@ -170,11 +172,11 @@ class BracketsDataset(GeneratedDataset):
 class ReverseDataset(GeneratedDataset):
     """Label every digit of a sequence with the digit at its position in the reversed sequence."""
 
-    train_rows: int = setting(50_000, "Rows of the training split.", least=1)
-    validation_rows: int = setting(5_000, "Rows of the validation split.", least=1)
-    test_rows: int = setting(5_000, "Rows of the test split.", least=1)
-    length: int = setting(8, "Digits of a sequence.", least=1)
-    digits: int = setting(10, "Different digits: 0 to this number minus one.", least=1, most=len(DIGITS))
+    train_rows: int = setting(50_000, "Rows of the training split.", minimum=1)
+    validation_rows: int = setting(5_000, "Rows of the validation split.", minimum=1)
+    test_rows: int = setting(5_000, "Rows of the test split.", minimum=1)
+    length: int = setting(8, "Digits of a sequence.", minimum=1)
+    digits: int = setting(10, "Different digits: 0 to this number minus one.", minimum=1, maximum=len(DIGITS))
 
     def label_names(self) -> list[str]:
         return list(DIGITS[: self.digits])
@@ -198,7 +200,8 @@ def uniform_balanced(rows: int, pairs: int, kinds: int, generator: np.random.Gen
     """
     symbols = np.empty((rows, 2 * pairs), np.uint8)
     open_kinds = np.empty((rows, pairs + 1), np.uint8)  # for each row, a stack of `depth` kinds
-    depth, every = np.zeros(rows, np.int64), np.arange(rows)
+    depth = np.zeros(rows, np.int64)
+    every = np.arange(rows)
     for place in range(2 * pairs):
         left = 2 * pairs - place
         opens = generator.random(rows) * 2 * left * (depth + 1) < (depth + 2) * (left - depth)
@@ -213,9 +216,12 @@ def is_balanced(symbols: np.ndarray) -> np.ndarray:
     """Return whether each row of indices in `BRACKETS`, uint8 [rows, length], is balanced: bool [rows]."""
     rows, length = symbols.shape
     open_kinds = np.zeros((rows, length + 1), np.uint8)
-    depth, right, every = np.zeros(rows, np.int64), np.ones(rows, bool), np.arange(rows)
+    depth = np.zeros(rows, np.int64)
+    right = np.ones(rows, bool)
+    every = np.arange(rows)
     for place in range(length):
-        kind, closes = symbols[:, place] // 2, symbols[:, place] % 2 == 1
+        kind = symbols[:, place] // 2
+        closes = symbols[:, place] % 2 == 1
         right &= ~closes | ((depth > 0) & (open_kinds[every, depth - 1] == kind))
         open_kinds[every, depth] = kind
         depth = np.maximum(depth + np.where(closes, -1, 1), 0)

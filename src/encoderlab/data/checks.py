@@ -23,6 +23,7 @@ def checked(batch: dict[str, pa.Array], columns: Columns, where: Where) -> tuple
     `columns.drop`. Raises DataError at the first row that holds something else, a missing text, or not one label for
     each word.
     """
+    # Each column by itself: texts are texts, labels are labels, and no cell is longer than a novel.
     settings = columns.by_setting()
     arrays = {}
     for setting, name in settings.items():
@@ -40,6 +41,7 @@ def checked(batch: dict[str, pa.Array], columns: Columns, where: Where) -> tuple
             place = f"{where(0)} or a row after it" if is_list(array) else where(longest)
             refuse_long(int(lengths.max(initial=0)), place, name)
 
+    # Rows that lack something are left out if the user wants that, and otherwise refused below.
     kept = np.ones(len(next(iter(arrays.values()))), bool)
     if columns.drop:
         for setting, array in arrays.items():
@@ -49,6 +51,7 @@ def checked(batch: dict[str, pa.Array], columns: Columns, where: Where) -> tuple
         arrays = {setting: array.filter(pa.array(kept)) for setting, array in arrays.items()}
         where = _where_among(np.flatnonzero(kept), where)
 
+    # Several columns may make one text, and several columns of 0 and 1 a set of labels.
     if len(columns.parts) > 1:
         arrays = _with_joined_texts(arrays, where)
     _refuse_shapes(arrays, columns, where)

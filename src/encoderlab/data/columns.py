@@ -7,7 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +108,7 @@ class RawRows:
     def with_labels(self, column: pa.ChunkedArray) -> RawRows:
         """Return the rows with this label column."""
         table = self.table.drop_columns("label") if "label" in self.table.column_names else self.table
-        return replace(self, table=table.append_column("label", column))
+        return RawRows(table.append_column("label", column), self.where)
 
 
 def concatenated(parts: Sequence[RawRows]) -> RawRows:
@@ -264,6 +264,11 @@ def guess_label(columns: Mapping[str, Cells], target: TargetKind, where: str) ->
         setting = shlex.quote(f"dataset.label={numbers[0]}")
         remedy = f"To predict numbers, set task=regression {setting}"
     return _only(names, "dataset.label", shown, where, remedy)
+
+
+def named_as_labels(columns: Iterable[str]) -> list[str]:
+    """Return the columns whose names say that they hold labels."""
+    return _with_known_names(columns, _LABELS)
 
 
 def texts_not_read(columns: Mapping[str, Cells]) -> list[str]:

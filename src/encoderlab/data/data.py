@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from encoderlab.data.examples import Folded, Split
 from encoderlab.data.survey import SplitSurvey, survey_of
@@ -36,6 +36,8 @@ class Data:
     folded: Folded | None = None  # all training rows, if `test` is a fold of them
     decided: dict[str, Any] = field(default_factory=dict)
     undivided: Callable[[], Split] | None = None
+    stream: ClassVar[None] = None  # rows are all read before the run
+    may_lack_labels: bool = False  # some rows of a split may have no label, and it still counts as labelled
 
     def split(self, name: str) -> Split:
         """Return the split of that name. Raises DataError if there is none."""
@@ -57,6 +59,13 @@ class Data:
     def has_validation(self) -> bool:
         return "validation" in self.by_name
 
+    def changed(self, change: Callable[[Split], Split], names: Collection[str]) -> Data:
+        """Return the data with a change to some splits; one to `train` also concerns those held out from it."""
+        by_name = {name: change(split) if name in names else split for name, split in self.by_name.items()}
+        undivided = self.undivided
+        changed = None if undivided is None else lambda: change(undivided())
+        return Data(by_name, self.labels, self.origin, self.folded, self.decided, changed)
+
     def without_validation(self) -> Data:
         """Return the data with the rows that were held out for validation back in training."""
         assert self.undivided is not None, "no rows were held out for validation"
@@ -66,9 +75,7 @@ class Data:
         if fractions:
             origin |= {"taken_from_train": fractions, "split_seed": self.origin["split_seed"]}
         decided = self.decided | {"validation_fraction": 0.0}
-        return replace(
-            self, by_name=by_name | {"train": self.undivided()}, origin=origin, decided=decided, undivided=None
-        )
+        return Data(by_name | {"train": self.undivided()}, self.labels, origin, self.folded, decided)
 
     def as_one_split(self) -> Data:
         """Return the data with the rows of train, which are not for training, as the only split, named `all`."""
@@ -78,6 +85,8 @@ class Data:
         """Return whether every row of the split has a known target. Raises DataError if only some have one."""
         unknown = self.survey[name].unlabelled
         rows = len(self.split(name))
+        if 0 < unknown < rows and self.may_lack_labels:
+            return True
         if 0 < unknown < rows:
             wrong = f"{unknown} of {rows} rows of the split {name} have no label"
             raise DataError(wrong, allowed="a label in every row, or in none", remedy="Remove the rows without a label")

@@ -38,13 +38,13 @@ class DatasetConfig(ABC):
 
     targets: ClassVar[tuple[str, ...]] = ("label",)  # the kinds of target its rows can have
 
-    limit: int | None = setting(None, "Use at most this many rows of each split, spread evenly over it.", least=1)
+    limit: int | None = setting(None, "Use at most this many rows of each split, spread evenly over it.", minimum=1)
     train_share: float = setting(
         1.0,
         "Use this share of the training rows, stratified by label; smaller shares are within larger ones; other "
         "splits stay whole.",
         above=0,
-        most=1,
+        maximum=1,
     )
     fold: str | None = setting(
         None,
@@ -81,11 +81,7 @@ class DatasetConfig(ABC):
             splits = self.in_fold(splits, self.fold)
         if self.train_share == 1:
             return splits
-        train = nested_share(splits.by_name["train"], self.train_share, self.row_seed)
-        undivided = splits.undivided
-        if undivided is not None:
-            splits = replace(splits, undivided=lambda: nested_share(undivided(), self.train_share, self.row_seed))
-        return replace(splits, by_name=splits.by_name | {"train": train})
+        return splits.changed(lambda train: nested_share(train, self.train_share, self.row_seed), ["train"])
 
     def in_fold(self, splits: Data, fold: str) -> Data:
         """Return the splits with a fold of the training rows as the only test split; `origin` counts dropped rows."""
@@ -96,7 +92,7 @@ class DatasetConfig(ABC):
         validation = {name: splits.by_name[name] for name in ("validation",) if name in splits.by_name}
         train, test = (whole.take(np.flatnonzero((assigned == number) == is_test)) for is_test in (False, True))
         by_name = {"train": train, **validation, "test": test}
-        return replace(splits, by_name=by_name, origin=origin, folded=Folded(whole, assigned))
+        return Data(by_name, splits.labels, origin, Folded(whole, assigned))
 
     def kept_together(self, split: Split) -> list[Any] | None:
         """Return a value for each row, which stays in one part with other rows of that value; None: with no others."""
@@ -105,12 +101,28 @@ class DatasetConfig(ABC):
     @property
     def is_stream(self) -> bool:
         """Return whether `documents` are an endless stream, which a run reads during training."""
-        return getattr(self, "streaming", False)
+        return False
+
+    @property
+    def leaves_validation_open(self) -> bool:
+        """Return whether the rows decide how many of them are held out for validation."""
+        return False
+
+    @property
+    def first_file(self) -> str | None:
+        """Return the first of a user's own files that the rows come from; None for other sources."""
+        return None
+
+    def as_one_file(self, trained: DatasetConfig | None, labels: list[str] | None) -> DatasetConfig | None:
+        """Return the settings that read a user's own file whole, with these `labels` and otherwise like the data that a
+        model was `trained` on; None for a dataset with splits of its own.
+        """
+        return None
 
     @property
     def row_seed(self) -> int:
         """Return the seed that decides which training rows go where."""
-        return getattr(self, "split_seed", 0)
+        return 0
 
     @property
     def option(self) -> str:
@@ -150,11 +162,7 @@ class DatasetConfig(ABC):
         """Return the splits, each limited to `limit` rows."""
         if self.limit is None:
             return splits
-        by_name = {name: split.evenly(self.limit) for name, split in splits.by_name.items()}
-        undivided = splits.undivided
-        if undivided is not None:
-            splits = replace(splits, undivided=lambda: undivided().evenly(self.limit))
-        return replace(splits, by_name=by_name)
+        return splits.changed(lambda split: split.evenly(self.limit), splits.by_name)
 
 
 @dataclass
@@ -189,13 +197,13 @@ class ColumnDataset(DatasetConfig):
         None,
         "Share of training rows to hold out if there is no validation split; null: 0.1, but none in a run with a test "
         "split and too few rows to choose a checkpoint by (training.min_validation_rows).",
-        least=0,
+        minimum=0,
         below=1,
     )
     test_fraction: float = setting(
-        0.0, "Share of training rows to hold out if there is no test split.", least=0, below=1
+        0.0, "Share of training rows to hold out if there is no test split.", minimum=0, below=1
     )
-    split_seed: int = setting(0, "Seed that selects the rows to hold out.", least=0)
+    split_seed: int = setting(0, "Seed that selects the rows to hold out.", minimum=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -216,16 +224,28 @@ class ColumnDataset(DatasetConfig):
         if self.label_names is not None:
             self.label_names = _label_names(self.label_names)
 
+    @property
+    def drops_missing(self) -> bool:
+        """Return whether rows without a label or a text are left out instead of refused."""
+        return False
+
     def columns(self, target: TargetKind = "label") -> Columns:
         """Return the columns to read for `target`. Raises SettingError if the settings name others."""
         from encoderlab.data.columns import Columns
 
-        columns = Columns(self.text, self.text_pair, self.label, target=target, others=True, strip_html=self.strip_html)
-        if self.label_columns is None or self.label is None:
-            return columns
-        if target != "label_set":
+        label_columns = None if self.label is None else self.label_columns
+        if label_columns is not None and target != "label_set":
             raise SettingError("dataset.label_columns needs task=multilabel", remedy="Or set dataset.label=COLUMN")
-        return replace(columns, label=None, label_columns=tuple(self.label_columns))
+        return Columns(
+            self.text,
+            self.text_pair,
+            self.label if label_columns is None else None,
+            target=target,
+            label_columns=tuple(label_columns or ()),
+            others=True,
+            drop=self.drops_missing,
+            strip_html=self.strip_html,
+        )
 
     def read_documents(self, cache_dir: Path) -> Documents:
         """Return each row as a document."""
@@ -242,14 +262,16 @@ class ColumnDataset(DatasetConfig):
         origin: dict[str, Any],
         class_names: list[str] | None = None,
         target: TargetKind = "label",
+        decided: dict[str, Any] | None = None,
     ) -> Data:
         """Return the splits of a dataset from the rows of each, read for `target`, with rows held out from training.
 
-        `class_names` names the labels 0, 1, ... if the source knows names. Raises DataError if a label is missing from
-        training, SettingError if `label_names` do not fit.
+        `class_names` names the labels 0, 1, ... if the source knows names; `decided` has the settings that the rows
+        decided. Raises DataError if a label is missing from training, SettingError if `label_names` do not fit.
         """
         from encoderlab.data import labels
 
+        # From what stands in the label column to targets: numbers, or ids of labels.
         known = None
         if self.label is not None and target == "number":
             rows = labels.with_numbers(rows, self.label)
@@ -261,11 +283,15 @@ class ColumnDataset(DatasetConfig):
             known = labels.name_labels(rows["train"], self.label_names or self.label_columns, class_names)
             rows, known = labels.with_valid_entities(rows, known)
         by_name = {name: labels.as_split(part, known) for name, part in rows.items()}
+
+        # A fold of the training rows takes the place of the test split.
         fractions = {name: fraction for name, fraction in self.held_out.items() if fraction and name not in by_name}
         splits = Data(by_name, known.names if known else [], origin)
         if self.fold is not None:
             splits = self.in_fold(splits, self.fold)
             fractions.pop("test", None)
+
+        # Splits that the source does not have are held out from training, unless another fraction is 0.
         train = splits.by_name["train"]
         by_name = dict(splits.by_name)
         origin = dict(splits.origin)
@@ -279,8 +305,17 @@ class ColumnDataset(DatasetConfig):
             origin |= {"taken_from_train": fractions, "split_seed": self.split_seed}
             if "validation" in fractions:
                 undivided = partial(_take_all_but, train, part, part_of.get("test"))
+
         by_name = {name: by_name[name] for name in (*MAIN_SPLITS, *by_name) if name in by_name}
-        return replace(splits, by_name=by_name, origin=origin, undivided=undivided)
+        return Data(by_name, splits.labels, origin, splits.folded, decided or {}, undivided)
+
+    @property
+    def leaves_validation_open(self) -> bool:
+        return self.validation_fraction is None
+
+    @property
+    def row_seed(self) -> int:
+        return self.split_seed
 
     @property
     def held_out(self) -> dict[str, float]:
@@ -293,9 +328,9 @@ class ColumnDataset(DatasetConfig):
         if self.group is None:
             return None
         named = {"text": str(self.text), "words": str(self.text), "text_pair": self.text_pair}
-        columns = {named[one]: (split.rows, one) for one in split.rows.column_names if one in named}
+        columns = {named[column]: (split.rows, column) for column in split.rows.column_names if column in named}
         if split.carried is not None:
-            columns |= {one: (split.carried, one) for one in split.carried.column_names}
+            columns |= {column: (split.carried, column) for column in split.carried.column_names}
         if self.group not in columns:
             wrong = f"There is no column {self.group!r} to group by (dataset.group)"
             raise DataError(wrong, allowed=", ".join(map(str, columns)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -100,7 +100,8 @@ class Documents:
         """Return the documents with a splitter for their sentences. Raises SettingError for an unknown language."""
         train = self.by_name["train"]
         splitter = splitter_for(lambda: chain.from_iterable(train.documents()), language)
-        return replace(self, reader=SentenceReader(splitter, min_characters, min_sentences))
+        reader = SentenceReader(splitter, min_characters, min_sentences)
+        return Documents(self.by_name, self.origin, self.stream, reader)
 
     @property
     def sentence_reader(self) -> SentenceReader:
@@ -175,7 +176,8 @@ def as_documents(splits: Data) -> Documents:
 
 def paragraphs(text: str) -> list[str]:
     """Return the non-blank lines of a text, stripped."""
-    return [stripped for line in text.replace("\r", "\n").split("\n") if (stripped := line.strip())]
+    lines = map(str.strip, text.replace("\r", "\n").split("\n"))
+    return [line for line in lines if line]
 
 
 def fingerprint(made_from: bytes) -> str:
@@ -193,7 +195,7 @@ class StreamSettings:
         "memory.",
     )
     window: int = setting(
-        16_000_000, "With streaming: characters held in memory at once; sentences are shuffled among them.", least=100
+        16_000_000, "With streaming: characters held in memory at once; sentences are shuffled among them.", minimum=100
     )
 
 
@@ -232,10 +234,10 @@ class DocumentStream:
         def texts() -> Iterator[str]:
             while True:
                 with self.explained():
-                    some = [row["text"] for row in islice(rows, 100)]
-                if not some:
+                    read = [row["text"] for row in islice(rows, 100)]
+                if not read:
                     return
-                yield from (text for text in some if self.split_of(text) == name)
+                yield from (text for text in read if self.split_of(text) == name)
 
         yield from map(paragraphs, texts() if name == "train" else islice(texts(), HELD_OUT_DOCUMENTS))
 
@@ -270,7 +272,9 @@ class StreamReader:
     """
 
     def __init__(self, stream: DocumentStream, number: int, seed: int, position: Mapping[str, Any] | None) -> None:
-        self.stream, self.number, self.seed = stream, number, seed
+        self.stream = stream
+        self.number = number
+        self.seed = seed
         self._open(*((0, None) if position is None else (position["passes"], position["state"])))
 
     @property
@@ -280,7 +284,8 @@ class StreamReader:
 
     def take(self) -> list[list[str]]:
         """Return the next documents: its share of a window, or what is left of its pass."""
-        documents, characters = [], 0
+        documents = []
+        characters = 0
         with self.stream.explained():
             for row in self._iterator:
                 self._begun = True
@@ -299,7 +304,9 @@ class StreamReader:
         total = self.stream.dataset.num_shards
         order = np.random.default_rng([self.seed, passes]).permutation(total)[self.number :: self.stream.readers]
         shards = [self.stream.dataset.shard(total, index, contiguous=False) for index in order.tolist()]
-        self.passes, self._rows, self._begun = passes, concatenate_datasets(shards), state is not None
+        self.passes = passes
+        self._rows = concatenate_datasets(shards)
+        self._begun = state is not None
         if state is not None:
             self._rows.load_state_dict(state)
         self._iterator = iter(self._rows)

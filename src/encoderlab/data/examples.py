@@ -10,9 +10,9 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -40,6 +40,11 @@ class TextExample:
     text_pair: str | None = None
     label: int | float | tuple[int, ...] | None = None
 
+    @property
+    def paired(self) -> bool:
+        """Return whether it is two texts."""
+        return self.text_pair is not None
+
     def without_html(self) -> TextExample:
         """Return the example with what a page with its texts shows."""
         pair = None if self.text_pair is None else without_html(self.text_pair)
@@ -52,6 +57,7 @@ class WordsExample:
 
     words: tuple[str, ...]
     labels: tuple[int, ...] | None = None
+    paired: ClassVar[bool] = False
 
     def without_html(self) -> WordsExample:
         """Return the example with what a page with its words shows, as many."""
@@ -99,8 +105,9 @@ class Split:
 
     def batches(self, size: int) -> Iterator[pa.Table]:
         """Yield the rows in Arrow tables of `size` rows. Pages of a mapped file are given back after reading."""
-        for batch in self.rows.with_format("arrow").iter(size):
-            yield cast("pa.Table", batch)
+        tables: Any = self.rows.with_format("arrow").iter(size)
+        for table in tables:
+            yield table
             for mapping in _mappings:  # pages that were read count as memory of the process until they are given back
                 mapping.madvise(mmap.MADV_DONTNEED)
 
@@ -114,7 +121,8 @@ class Split:
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Split:
         """Return the split with only `rows`, in that order; nothing is copied."""
-        indices, where = np.asarray(rows, np.int64), self.where
+        indices = np.asarray(rows, np.int64)
+        where = self.where
         carried = None if self.carried is None else self.carried.select(indices)
         return Split(self.rows.select(indices), lambda row: where(int(indices[row])), carried)
 
@@ -135,10 +143,7 @@ class Split:
     @property
     def paired(self) -> bool:
         """Return whether an example is two texts."""
-        if self.holds_words or not len(self):
-            return False
-        first = self[0]
-        return isinstance(first, TextExample) and first.text_pair is not None
+        return len(self) > 0 and self[0].paired
 
     def targets(self) -> Iterator[Any]:
         """Yield the target of each row: a label's id, a list of ids, a number, or the ids of its words' labels; None if
@@ -210,7 +215,9 @@ def stored(batches: Iterable[pa.RecordBatch], folder: Path | None) -> pa.Table:
     """
     import pyarrow as pa
 
-    iterator, first, n_bytes = iter(batches), [], 0
+    iterator = iter(batches)
+    first = []
+    n_bytes = 0
     for batch in iterator:
         first.append(batch)
         n_bytes += batch.nbytes
@@ -237,9 +244,7 @@ def stored(batches: Iterable[pa.RecordBatch], folder: Path | None) -> pa.Table:
 
 def in_lists(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
     """Yield the items in lists of `most`, the last one shorter."""
-    iterator = iter(items)
-    while some := list(islice(iterator, most)):
-        yield some
+    yield from grouped(items, lambda _: 1, most)
 
 
 def grouped(
@@ -253,6 +258,7 @@ def grouped(
         size += size_of(item)
         if size >= largest or len(group) == most:
             yield group
-            group, size = [], 0
+            group = []
+            size = 0
     if group:
         yield group

@@ -52,8 +52,9 @@ class FilesDataset(ColumnDataset, StreamSettings):
         "auto", "auto (UTF-8, UTF-16 by its byte-order mark, else Windows-1252), or a name such as latin-1."
     )
     on_missing: OnMissing = setting(
-        OnMissing.error,
-        "A row without a label: error (refuse the file), or drop (also rows without text; they are listed).",
+        OnMissing.leave,
+        "A training row without a label: leave (train on the others, and say how many it left), error (refuse the "
+        "file), drop (also rows without text; they are listed), or keep (for task=contrastive, which reads them too).",
     )
     sheet: str | None = setting(None, "The sheet of an Excel file; null: the only one with the columns.")
 
@@ -77,30 +78,66 @@ class FilesDataset(ColumnDataset, StreamSettings):
         """Return how the files are to be read."""
         return Dialect(self.quoting, self.encoding, self.sheet)
 
-    def read_as(self, trained: DatasetConfig | None) -> FilesDataset:
-        """Return the dataset with the texts of the sheet, and without the markup, that a model was trained on."""
+    @property
+    def is_stream(self) -> bool:
+        return self.streaming
+
+    @property
+    def first_file(self) -> str | None:
+        files = self.path or self.train
+        return files if isinstance(files, str) else next(iter(files or []), None)
+
+    @property
+    def drops_missing(self) -> bool:
+        return self.on_missing is OnMissing.drop
+
+    def as_one_file(self, trained: DatasetConfig | None, labels: list[str] | None) -> FilesDataset | None:
+        """Return the settings of the file with the sheet and without the markup that a model was trained on."""
+        if not self.path:
+            return None
         strip_html = self.strip_html or (isinstance(trained, ColumnDataset) and trained.strip_html)
         sheet = self.sheet
         if sheet is None and isinstance(trained, FilesDataset):
             sheet = trained.sheet
-        return replace(self, sheet=sheet, strip_html=strip_html)
+        return replace(
+            self,
+            sheet=sheet,
+            strip_html=strip_html,
+            validation_fraction=0.0,
+            test_fraction=0.0,
+            label_names=labels,
+        )
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Data:
         """Read the files; nothing outlasts the process in `cache_dir`, because reading a copy would take as long."""
         from encoderlab.data.columns import MissingColumnError
+        from encoderlab.data.labels import labelled_rows
 
         files = self._files(of_labels=True)
+
+        def read_with(decided: dict[str, str]) -> tuple[FilesDataset, dict[str, RawRows]]:
+            dataset = replace(self, **decided)
+            return dataset, dataset._rows_of(files, dataset.columns(target), cache_dir)
+
         try:
             decided = self._decided_sheet(files, self.columns(target))
-            dataset = replace(self, **decided)
-            rows = dataset._rows_of(files, dataset.columns(target), cache_dir)
+            dataset, rows = read_with(decided)
         except MissingColumnError as error:
             decided = self._guessed_columns(files["train"][0], target, error)
-            dataset = replace(self, **decided)
-            rows = dataset._rows_of(files, dataset.columns(target), cache_dir)
+            dataset, rows = read_with(decided)
         if self.text == "text" and self.text_pair is None:
             _name_texts_not_read(rows["train"], dataset.text, files["train"][0])
-        return replace(dataset.build_splits(rows, _origin(files), target=target), decided=decided)
+        origin = _origin(files)
+        if dataset._leaves_unlabelled(target):
+            n_rows = len(rows["train"].table)
+            rows["train"] = labelled_rows(rows["train"], str(dataset.label))
+            n_left = n_rows - len(rows["train"].table)
+            origin |= {"rows_without_label": n_left} if n_left else {}
+        return dataset.build_splits(rows, origin, target=target, decided=decided)
+
+    def _leaves_unlabelled(self, target: TargetKind) -> bool:
+        """Return whether training rows without a label are left out; of a set of labels, none may apply."""
+        return self.on_missing is OnMissing.leave and self.label is not None and target in ("label", "number")
 
     def _decided_sheet(self, files: dict[str, list[Path]], columns: Columns) -> dict[str, str]:
         """Return the sheet to read, and say so, if a workbook has several and one that all files share has the columns.
@@ -155,7 +192,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
         by_sheet: dict[str, dict[str, str]] = {}
         descriptions = []
         for sheet in sheets:
-            cells = first_cells(path, Format.excel, replace(self.dialect, sheet=sheet))
+            cells = first_cells(path, Format.excel, Dialect(self.quoting, self.encoding, sheet))
             where = f"{path}, sheet {sheet!r}"
             try:
                 guesses = self._guesses(cells, target, where, error)
@@ -203,22 +240,23 @@ class FilesDataset(ColumnDataset, StreamSettings):
             guesses["label"] = guess_label(labels, target, where)
         return guesses
 
-    def columns(self, target: TargetKind = "label") -> Columns:
-        return replace(super().columns(target), drop=self.on_missing is OnMissing.drop)
-
     def _rows_of(self, files: dict[str, list[Path]], columns: Columns, cache_dir: Path) -> dict[str, RawRows]:
         """Return the rows of each split. Raises DataError if one has no label, but is to have one."""
         from encoderlab.data.columns import concatenated
-        from encoderlab.data.labels import refuse_missing_labels
+        from encoderlab.data.labels import refuse_missing_labels, with_unknown_labels
         from encoderlab.data.tables import read_table
 
         by_name = {}
         for name, paths in files.items():
             parts = [read_table(path, format_of(path, self.format), columns, self.dialect, cache_dir) for path in paths]
-            if columns.label is not None and columns.target == "label":
+            may_lack = name == "train" and self._leaves_unlabelled(columns.target)
+            if columns.label is not None and columns.target == "label" and not may_lack:
                 for part in parts:
-                    refuse_missing_labels(part, columns.label)
+                    if self.on_missing is not OnMissing.keep:
+                        refuse_missing_labels(part, columns.label)
             by_name[name] = concatenated(parts)
+            if columns.label is not None and self.on_missing is OnMissing.keep:
+                by_name[name] = with_unknown_labels(by_name[name])
         return by_name
 
     def read_documents(self, cache_dir: Path) -> Documents:
@@ -236,13 +274,14 @@ class FilesDataset(ColumnDataset, StreamSettings):
             stream = DocumentStream(source, _fingerprints(paths), self.window, seed=self.split_seed, **held_out)
             streamed[name] = stream.as_documents(_origin(files))
         separate = {name: documents.by_name["train"] for name, documents in streamed.items()}
-        return replace(streamed["train"], by_name=separate | streamed["train"].by_name)
+        train = streamed["train"]
+        return Documents(separate | train.by_name, train.origin, train.stream)
 
     def _documents(self, path: Path) -> Iterator[list[str]]:
         """Yield the documents of a file, each as the list of its paragraphs; in a table, each row is one."""
         from encoderlab.data.tables import read_batches
 
-        columns = replace(self._document_columns(), others=False)
+        columns = self._document_columns(others=False)
         for _, arrays in read_batches(path, format_of(path, self.format), columns, self.dialect):
             for texts in zip(*(arrays[name].to_pylist() for name in columns.texts()), strict=True):
                 shown = map(without_html, texts) if self.strip_html else texts
@@ -251,16 +290,26 @@ class FilesDataset(ColumnDataset, StreamSettings):
     def read_document_rows(self, cache_dir: Path) -> Data:
         """Return all splits with a document in each row: .txt files hold documents, not a text per line."""
         files = self._files(of_labels=False)
-        columns = self._document_columns()
-        rows = self._rows_of(files, columns, cache_dir)
+        others = self.group is not None
+        rows = self._rows_of(files, self._document_columns(others=others), cache_dir)
         if len(rows["train"].table) == 1 and format_of(files["train"][0], self.format) is Format.txt:
             note = f"encoderlab: {files['train'][0]}: no blank line ends a document, so each line is one"
             print(f"{note}. For single sentences set task.second_sentence=none task.min_sentences=1", file=sys.stderr)
-            rows |= self._rows_of({"train": files["train"]}, replace(columns, documents=False, drop=True), cache_dir)
+            by_line = self._document_columns(others=others, one_per_line=True)
+            rows |= self._rows_of({"train": files["train"]}, by_line, cache_dir)
         return self.build_splits(rows, _origin(files))
 
-    def _document_columns(self) -> Columns:
-        return replace(replace(self, label=None).columns(), others=self.group is not None, documents=True)
+    def _document_columns(self, *, others: bool, one_per_line: bool = False) -> Columns:
+        from encoderlab.data.columns import Columns
+
+        return Columns(
+            self.text,
+            self.text_pair,
+            others=others,
+            drop=self.drops_missing or one_per_line,
+            strip_html=self.strip_html,
+            documents=not one_per_line,
+        )
 
     def _files(self, *, of_labels: bool) -> dict[str, list[Path]]:
         """Return the files of each split; for documents, those within folders.
@@ -283,6 +332,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
                 files = {name: [folder / name] for name in MAIN_SPLITS if name in names}
         if of_labels:
             return files
+
+        # Documents are the .txt files within folders, however deep.
         for name, paths in files.items():
             within: list[Path] = []
             for path in paths:
@@ -293,12 +344,15 @@ class FilesDataset(ColumnDataset, StreamSettings):
         return files
 
 
-def first_cells(path: Path, kind: Format, dialect: Dialect) -> dict[str, list[str]]:
-    """Return the first cells of each column of a file as texts, to guess by what the columns hold."""
+def first_cells(path: Path, kind: Format, dialect: Dialect, setting: str = "dataset.{}") -> dict[str, list[str]]:
+    """Return the first cells of each column of a file as texts, to guess by what the columns hold.
+
+    `setting` is how messages name a column's setting, with {} for text or label.
+    """
     from encoderlab.data.columns import Columns
     from encoderlab.data.tables import read_batches
 
-    _, arrays = next(read_batches(path, kind, Columns((), others=True), dialect), (0, {}))
+    _, arrays = next(read_batches(path, kind, Columns((), setting=setting, others=True), dialect), (0, {}))
     cells = {}
     for name, array in arrays.items():
         cells[name] = ["" if value is None else _as_cell(value) for value in array.to_pylist()]
@@ -364,7 +418,7 @@ def read_unlabelled(
     """
     import pyarrow as pa
 
-    from encoderlab.data.columns import Columns, is_list
+    from encoderlab.data.columns import Columns, RawRows, is_list
     from encoderlab.data.labels import as_split
     from encoderlab.data.tables import read_table
 
@@ -380,7 +434,7 @@ def read_unlabelled(
         for chunk in column.chunks:
             split.append(pa.array([text.split() for text in chunk.to_pylist()], pa.list_(pa.string())))
         place = rows.table.column_names.index("text")
-        rows = replace(rows, table=rows.table.set_column(place, "text", pa.chunked_array(split)))
+        rows = RawRows(rows.table.set_column(place, "text", pa.chunked_array(split)), rows.where)
     elif is_list(column) and not words:
         raise DataError(f"{path} holds lists of words", allowed="texts, because the run predicts for whole texts")
     return as_split(rows, None)

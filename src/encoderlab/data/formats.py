@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from encoderlab.errors import DataError, SettingError, closest, one_line
 
@@ -50,8 +50,10 @@ class Quoting(Enum):
 class OnMissing(Enum):
     """What to do with rows without a text or a label."""
 
+    leave = "leave"
     error = "error"
     drop = "drop"
+    keep = "keep"
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,8 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
     import pyarrow as pa
 
     try:
-        with io.BufferedReader(cast("Any", pa.input_stream(str(path), compression="detect")), 2**17) as file:
+        unpacked: Any = pa.input_stream(str(path), compression="detect")
+        with io.BufferedReader(unpacked, 2**17) as file:
             yield file
     except (OSError, pa.ArrowException) as error:
         raise DataError(f"{path} cannot be read: {one_line(str(error))}") from error
@@ -190,6 +193,8 @@ def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encodi
         _refuse_bomb(path)
     if encoding != AUTO:
         return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
+
+    # The whole file is read: one line that is not UTF-8 decides, unless another line is.
     broken: tuple[int, bytes] | None = None  # the number of the first line that is not UTF-8, and where it is not
     has_utf_8 = False
     with _opened(path) as file:
@@ -202,6 +207,7 @@ def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encodi
                 broken = broken or (number, line[max(error.start - _SHOWN // 2, 0) :][:_SHOWN])
     if broken is None:
         return "utf-8-sig"
+
     number, line = broken
     shown = one_line(line.decode(_WESTERN, "replace").strip())
     if has_utf_8:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 from encoderlab.data.data import Data
 from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset, DatasetConfig
@@ -63,7 +63,7 @@ class HubDataset(ColumnDataset):
         with self.hub_errors_explained(reachable=reachable), nullcontext() if reachable else no_requests():
             builder = self.builder()
             builder.download_and_prepare()
-            whole = cast("datasets.DatasetDict", builder.as_dataset())  # because no split is named
+            whole: Any = builder.as_dataset()  # a DatasetDict, because no split is named
         columns = self.columns(target)
         further = {name: name for name in self.further_splits or ()}
         names = {"train": self.train_split, "validation": self.validation_split, "test": self.test_split, **further}
@@ -154,9 +154,17 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
     date: str = setting("20231101", "Day of the dump, as the hub names it.")
     language: str = setting("en", "Wikipedia's language code, such as en, de or simple.")
     revision: str | None = setting(None, "A branch, tag or commit of wikimedia/wikipedia; null: the newest.")
-    validation_fraction: float = setting(0.02, "Share of the articles to hold out for validation.", least=0, below=1)
-    test_fraction: float = setting(0.0, "Share of the articles to hold out for testing.", least=0, below=1)
-    split_seed: int = setting(0, "Seed that selects the articles to hold out.", least=0)
+    validation_fraction: float = setting(0.02, "Share of the articles to hold out for validation.", minimum=0, below=1)
+    test_fraction: float = setting(0.0, "Share of the articles to hold out for testing.", minimum=0, below=1)
+    split_seed: int = setting(0, "Seed that selects the articles to hold out.", minimum=0)
+
+    @property
+    def is_stream(self) -> bool:
+        return self.streaming
+
+    @property
+    def row_seed(self) -> int:
+        return self.split_seed
 
     @property
     def sentence_language(self) -> str:
@@ -179,8 +187,8 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
             raise DataError(wrong, remedy="Set HF_ENDPOINT, or dataset.streaming=false to use the cache")
         with articles.hub_errors_explained():
             builder = articles.builder()
-            stream = cast("datasets.IterableDataset", builder.as_streaming_dataset(split="train"))
-            stream = stream.select_columns(["text"])
+            documents: Any = builder.as_streaming_dataset(split="train")
+            stream = documents.select_columns(["text"])
         name = builder.config.name
         version = builder.hash
         total = stream.num_shards

@@ -115,10 +115,7 @@ def as_split(rows: RawRows, labels: Labels | None) -> Split:
 
 def refuse_missing_labels(rows: RawRows, name: str) -> None:
     """Raise DataError if rows have an empty label, with their number and the first of them."""
-    if is_list(rows.labels):
-        lacking = np.array([row is None or not all(row) for row in rows.labels.to_pylist()], bool)
-    else:
-        lacking = missing(rows.labels)
+    lacking = _without_label(rows)
     if not lacking.any():
         return
     n_lacking = int(lacking.sum())
@@ -130,6 +127,39 @@ def refuse_missing_labels(rows: RawRows, name: str) -> None:
     if several is not None:
         remedy = f"Other rows have several labels, such as {several!r}: use task=multilabel, where a row may have none"
     raise DataError(wrong, remedy=remedy)
+
+
+def labelled_rows(rows: RawRows, name: str) -> RawRows:
+    """Return the rows that have a label, and say how many have none. Raises DataError if no row has one, or if words
+    lack theirs, or if cells hold several labels.
+    """
+    lacking = _without_label(rows)
+    if not lacking.any():
+        return rows
+    if is_list(rows.labels) or lacking.all() or _several_labels(rows.labels.unique().drop_null().to_pylist()):
+        refuse_missing_labels(rows, name)
+    n_rows = len(lacking)
+    n_lacking = int(lacking.sum())
+    first = rows.where(int(lacking.argmax())).removeprefix(f"{_file_of(rows)}, ")
+    words = f"{n_lacking:,} of {n_rows:,} rows have no label in column {name!r} and are left out, the first at {first}"
+    print(f"encoderlab: {_file_of(rows)}: {words} (dataset.on_missing=error refuses them)", file=sys.stderr)
+    kept = np.flatnonzero(~lacking)
+    return RawRows(rows.table.filter(pa.array(~lacking)), lambda row: rows.where(int(kept[row])))
+
+
+def _without_label(rows: RawRows) -> np.ndarray:
+    """Return which rows have no label, or of whose words one has none: bool [rows]."""
+    if is_list(rows.labels):
+        return np.array([row is None or not all(row) for row in rows.labels.to_pylist()], bool)
+    return missing(rows.labels)
+
+
+def with_unknown_labels(rows: RawRows) -> RawRows:
+    """Return the rows with null as the label of each that has an empty one."""
+    if is_list(rows.labels):
+        return rows
+    labels = pc.if_else(pa.array(missing(rows.labels)), None, rows.labels)
+    return rows.with_labels(labels if isinstance(labels, pa.ChunkedArray) else pa.chunked_array([labels]))
 
 
 def refuse_other_targets(train: RawRows, name: str) -> None:
@@ -241,34 +271,48 @@ def name_labels(
     anything else as strings. Raises DataError if training has fewer than two labels, SettingError if `label_names` do
     not fit.
     """
-    numbers = [str(number) for number in range(len(label_names or class_names or ()))]
     if isinstance(label_names, dict):
-        if class_names and set(label_names) <= set(class_names):
-            label_names = {str(class_names.index(name)): new for name, new in label_names.items()}
-        names = list(dict.fromkeys(label_names.values()))
-        return Labels(names, {value: names.index(name) for value, name in label_names.items()})
+        return _mapped_labels(label_names, class_names)
     values = sorted(flat(train.labels).unique().drop_null().to_pylist())
-    if label_names is None:
-        if len(values) < 2:
-            has = f"only the label {values[0]!r}" if values else "no labels"
-            raise DataError(f"The training rows have {has}", remedy="At least two are needed: check dataset.label")
-        if class_names is not None:
-            return Labels.of(class_names, numbers)
-        if all(re.fullmatch(r"-?[0-9]{1,40}", value) for value in values):
-            values.sort(key=int)
-            return Labels.of(values)
-        spelling_of = {} if is_list(train.table["text"]) else _common_spellings(train)
-        names = [value for value in values if spelling_of.get(value, value) == value]
-        ids = {name: id_ for id_, name in enumerate(names)}
-        return Labels(names, {value: ids[spelling_of.get(value, value)] for value in values})
+    if label_names is not None:
+        return _listed_labels(values, label_names, class_names)
+    if len(values) < 2:
+        has = f"only the label {values[0]!r}" if values else "no labels"
+        raise DataError(f"The training rows have {has}", remedy="At least two are needed: check dataset.label")
+    if class_names is not None:
+        return Labels.of(class_names, _numbered(class_names))
+    if all(re.fullmatch(r"-?[0-9]{1,40}", value) for value in values):
+        return Labels.of(sorted(values, key=int))
+    spelling_of = {} if is_list(train.table["text"]) else _common_spellings(train)
+    names = [value for value in values if spelling_of.get(value, value) == value]
+    ids = {name: id_ for id_, name in enumerate(names)}
+    return Labels(names, {value: ids[spelling_of.get(value, value)] for value in values})
+
+
+def _mapped_labels(name_of: dict[str, str], class_names: list[str] | None) -> Labels:
+    """Return the labels that the user's mapping from values, or from all class names, gives; several may become one."""
+    if class_names and set(name_of) <= set(class_names):
+        name_of = {str(class_names.index(name)): new for name, new in name_of.items()}
+    names = list(dict.fromkeys(name_of.values()))
+    return Labels(names, {value: names.index(name) for value, name in name_of.items()})
+
+
+def _listed_labels(values: list[str], label_names: list[str], class_names: list[str] | None) -> Labels:
+    """Return the labels of the user's list: the values themselves in order, or names for the values 0, 1, ..."""
     if class_names is None:
         by_name = set(values) <= set(label_names) or not values[0].isdecimal()
-        return Labels.of(label_names, None if by_name else numbers)
+        return Labels.of(label_names, None if by_name else _numbered(label_names))
     if len(label_names) != len(class_names):
         wrong = f"dataset.label_names=[{listed(label_names)}] does not name the labels in the data"
         raise SettingError(wrong, allowed=f"all of {listed(class_names)}, in any order")
-    in_order = sorted(label_names) == sorted(class_names)
-    return Labels.of(label_names, [str(class_names.index(name)) for name in label_names] if in_order else numbers)
+    if sorted(label_names) == sorted(class_names):
+        return Labels.of(label_names, [str(class_names.index(name)) for name in label_names])
+    return Labels.of(label_names, _numbered(label_names))
+
+
+def _numbered(names: list[str]) -> list[str]:
+    """Return the values 0, 1, ... of as many labels as there are names."""
+    return [str(number) for number in range(len(names))]
 
 
 def _common_spellings(train: RawRows) -> dict[str, str]:

@@ -45,7 +45,8 @@ class SentenceSplitter:
 
     def split(self, paragraph: str) -> list[str]:
         """Return the sentences in order, stripped and without empty ones; nothing but white space is lost."""
-        return [stripped for sentence in self.tokenizer.tokenize(paragraph) if (stripped := sentence.strip())]
+        sentences = map(str.strip, self.tokenizer.tokenize(paragraph))
+        return [sentence for sentence in sentences if sentence]
 
 
 def splitter_for(texts: Callable[[], Iterator[str]], language: str) -> SentenceSplitter:
@@ -65,7 +66,8 @@ def splitter_for(texts: Callable[[], Iterator[str]], language: str) -> SentenceS
         name = "Punkt trained on this corpus"
     lacking = "NLTK's punkt_tab is not installed (python -m nltk.downloader punkt_tab)"
     print(f"encoderlab: {lacking}, so sentences are split with {name}", file=sys.stderr)
-    trainer, characters = PunktTrainer(), 0
+    trainer = PunktTrainer()
+    characters = 0
     for text in texts():
         text = text[: _TRAINING_CHARACTERS - characters]
         trainer.train(text, finalize=False)
@@ -113,12 +115,14 @@ def block_of(
     Paragraphs shorter than `min_characters` or with fewer than `min_sentences` are skipped, and so are sentences
     without ids.
     """
-    paragraphs = [
-        (number, sentences)
-        for number, document in enumerate(documents)
-        for paragraph in document
-        if len(paragraph) >= min_characters and len(sentences := splitter.split(paragraph)) >= min_sentences
-    ]
+    paragraphs = []
+    for number, document in enumerate(documents):
+        for paragraph in document:
+            if len(paragraph) < min_characters:
+                continue
+            sentences = splitter.split(paragraph)
+            if len(sentences) >= min_sentences:
+                paragraphs.append((number, sentences))
     ids, lengths = tokenizer.encode_flat([sentence for _, sentences in paragraphs for sentence in sentences])
     counts = [len(sentences) for _, sentences in paragraphs]
     document = np.repeat(np.array([number for number, _ in paragraphs], np.int64), counts)
@@ -147,7 +151,8 @@ def in_columns(blocks: Iterable[SentenceBlock], vocabulary_size: int) -> tuple[d
                 "document": ((block.document + documents).astype(types["document"]), ones),
                 "paragraph": ((block.paragraph + paragraphs).astype(types["paragraph"]), ones),
             }
-            documents, paragraphs = documents + block.documents, paragraphs + block.paragraphs
+            documents = documents + block.documents
+            paragraphs = paragraphs + block.paragraphs
 
     return types, numbered()
 

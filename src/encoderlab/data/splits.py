@@ -142,17 +142,21 @@ def assign_folds(
     label are in one fold, because no other fold could learn it.
     """
     hashes = hashed(split)
-    groups, labels = groups_of(hashes.texts, kept_together), strata_of(split, hashes)
+    groups = groups_of(hashes.texts, kept_together)
+    labels = strata_of(split, hashes)
     n_groups = int(groups.max(initial=-1)) + 1
-    sizes, generator, lone = np.bincount(groups), np.random.default_rng(seed), None
+    sizes = np.bincount(groups)
+    generator = np.random.default_rng(seed)
+    lone = None
     label_of_group = rarest_labels(groups, labels, len(sizes))
-    fold_of_group, totals = np.zeros(len(sizes), np.int64), [0] * folds
+    fold_of_group = np.zeros(len(sizes), np.int64)
+    totals = [0] * folds
     values, counts = np.unique(label_of_group, return_counts=True)
     for label in values[np.argsort(counts, kind="stable")].tolist():  # rarest first
         members = generator.permutation(np.flatnonzero(label_of_group == label))
         of_label = [0] * folds
         for group in members[np.argsort(-sizes[members], kind="stable")].tolist():  # largest first
-            fold = min(range(folds), key=lambda one: (of_label[one], totals[one]))  # noqa: B023
+            fold = min(range(folds), key=lambda number: (of_label[number], totals[number]))  # noqa: B023
             fold_of_group[group] = fold
             of_label[fold] += int(sizes[group])
             totals[fold] += int(sizes[group])
@@ -175,7 +179,8 @@ def nested_share(train: Split, share: float, seed: int) -> Split:
     label.
     """
     labels = strata_of(train, hashed(train))
-    generator, ranks = np.random.default_rng(seed), np.empty(len(train))
+    generator = np.random.default_rng(seed)
+    ranks = np.empty(len(train))
     for label in np.unique(labels):
         members = generator.permutation(np.flatnonzero(labels == label))
         ranks[members] = (np.arange(len(members)) + generator.random()) / len(members)

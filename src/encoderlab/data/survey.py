@@ -76,9 +76,13 @@ def survey_of(splits: Mapping[str, Split], labels: Sequence[str]) -> dict[str, S
     surveyed = {}
     for name, split in splits.items():
         own = hashes[name]
+
+        # Texts that occur more than once in the split, or also in training.
         train = None if name == "train" else hashes.get("train")
         repeated, conflicting, _ = _same_texts(own, own)
         shared, differing, _ = _same_texts(own, train) if train else (np.zeros(1), np.zeros(1), None)
+
+        # How often each label occurs, how long texts are, and the range of numbers.
         counts = np.zeros(len(labels), np.int64)
         counts[: len(own.label_counts)] = own.label_counts
         lengths = own.lengths if len(split) else np.zeros(1, np.int64)
@@ -124,15 +128,18 @@ def _hashed(columns: dict[str, list[Any]], n_rows: int) -> tuple[np.ndarray, ...
         )
         lengths = [len(text.split()) + len((pair or "").split()) for text, pair in rows]
     labels = columns.get("labels", columns.get("label", [None] * n_rows))
-    first, unknown = next((one for one in labels if one is not None), None), [one is None for one in labels]
+    first = next((label for label in labels if label is not None), None)
+    unknown = [label is None for label in labels]
     ids = np.empty(0, np.int64)
     if isinstance(first, list):
-        ids = np.array([id_ for one in labels for id_ in one or ()], np.int64)
-        targets = _as_array(_hash(",".join(map(str, one or ()))) for one in labels) >> np.uint64(1)  # at or above 0
+        ids = np.array([id_ for label_set in labels for id_ in label_set or ()], np.int64)
+        hashed_sets = _as_array(_hash(",".join(map(str, label_set or ()))) for label_set in labels)
+        targets = hashed_sets >> np.uint64(1)  # at or above 0
     elif isinstance(first, float):
-        targets = np.array([np.nan if one is None else one for one in labels], np.float64).view(np.int64)
+        targets = np.array([np.nan if number is None else number for number in labels], np.float64).view(np.int64)
     else:
-        targets = ids = np.array([UNLABELLED if one is None else one for one in labels], np.int64)
+        ids = np.array([UNLABELLED if id_ is None else id_ for id_ in labels], np.int64)
+        targets = ids
     return hashes, np.where(unknown, UNLABELLED, targets.astype(np.int64)), np.array(lengths, np.int64), ids
 
 
@@ -155,9 +162,12 @@ def _same_texts(split: Hashes, reference: Hashes) -> tuple[np.ndarray, np.ndarra
         return np.zeros(len(split.texts), bool), np.zeros(len(split.texts), bool), np.zeros(len(split.texts), np.int64)
     known, first = np.unique(reference.texts, return_index=True)
     place = np.minimum(np.searchsorted(known, split.texts), len(known) - 1)
-    like, same, pairs = first[place], known[place] == split.texts, reference.with_labels()
+    like = first[place]
+    same = known[place] == split.texts
+    pairs = reference.with_labels()
     if reference is split:
-        same, pairs = same & (like != np.arange(len(like))), pairs[first]
+        same = same & (like != np.arange(len(like)))
+        pairs = pairs[first]
     return same, same & ~np.isin(split.with_labels(), pairs) & (split.labels != UNLABELLED), like
 
 

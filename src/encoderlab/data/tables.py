@@ -137,6 +137,8 @@ def read_batches(
         if not names:
             first, record = group[0]
             names = columns.to_read(list(record), place(first))
+
+        # From records to columns; an error names the line or row that it concerns.
         numbers = [number for number, _ in group]
         where = lambda row, numbers=numbers: place(numbers[row])  # noqa: E731
         batch = {}
@@ -204,8 +206,8 @@ def _array(values: list[Any], kind: pa.DataType | None, name: str, where: Callab
     except _UNFIT:
         if len(values) == 1:
             raise _mixed(values[0], kind, name, where(0)) from None
-    each = [_array([value], kind, name, lambda _, row=row: where(row)) for row, value in enumerate(values)]
-    return pa.concat_arrays(each)
+    arrays = [_array([value], kind, name, lambda _, row=row: where(row)) for row, value in enumerate(values)]
+    return pa.concat_arrays(arrays)
 
 
 def _mixed(value: Any, kind: pa.DataType, name: str, place: str) -> _MixedTypesError:
@@ -227,11 +229,10 @@ def _parquet(path: Path, columns: Columns) -> Iterator[Batch]:
         file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=2**20)
         used = {*columns.by_setting().values()}
         schema = file.schema_arrow
-        names = [
-            name
-            for name in columns.to_read(schema.names, str(path))
-            if name in used or can_be_carried(schema.field(name).type)
-        ]
+        names = []
+        for name in columns.to_read(schema.names, str(path)):
+            if name in used or can_be_carried(schema.field(name).type):
+                names.append(name)
         rows_at_a_time = _rows_of_parquet(path, file.metadata, names, most)
         for batch in file.iter_batches(rows_at_a_time, columns=names):
             arrays = {name: plain(batch[name]) for name in names}

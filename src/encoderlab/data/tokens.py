@@ -15,17 +15,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from encoderlab.data.examples import in_lists
 from encoderlab.data.token_store import Block, Column, TokenStore, id_type, kept_store, memory_store, write_store
 from encoderlab.system.progress import progress_bar
 
 if TYPE_CHECKING:
-    from encoderlab.data.examples import Example, Split, TextExample, WordsExample
+    from encoderlab.data.examples import Example, Split, WordsExample
     from encoderlab.data.tokenizers import Tokenizer
 
 STORE_VERSION = 4  # increase it when the columns of the store or their meaning change
@@ -48,10 +48,9 @@ def tokenize_split(
         with progress_bar(f"tokenising {name}", "rows", len(split), leave=False) as bar:
 
             def blocks() -> Iterator[Block]:
-                examples = iter(split)
-                while some := list(islice(examples, TEXTS_AT_A_TIME)):
-                    yield _block(some, tokenizer, paired=paired, words=words)
-                    bar.update(len(some))
+                for examples in in_lists(split, TEXTS_AT_A_TIME):
+                    yield _block(examples, tokenizer, paired=paired, words=words)
+                    bar.update(len(examples))
 
             return write_store(folder, _columns(tokenizer, paired=paired, words=words), blocks())
 
@@ -62,7 +61,7 @@ def tokenize_examples(examples: Sequence[Example], tokenizer: Tokenizer) -> Toke
     """Return the ids of some examples, all of one kind, in memory. Raises DataError as `tokenize_split` does."""
     first = examples[0] if examples else None
     words = hasattr(first, "words")
-    paired = getattr(first, "text_pair", None) is not None
+    paired = first is not None and first.paired
     starts = range(0, len(examples), TEXTS_AT_A_TIME)
     parts = (examples[start : start + TEXTS_AT_A_TIME] for start in starts)
     blocks = (_block(part, tokenizer, paired=paired, words=words) for part in parts)
@@ -93,13 +92,13 @@ def _columns(tokenizer: Tokenizer, *, paired: bool, words: bool) -> dict[str, st
     return columns
 
 
-def _block(examples: Sequence[Example], tokenizer: Tokenizer, *, paired: bool, words: bool) -> Block:
+def _block(examples: Sequence[Any], tokenizer: Tokenizer, *, paired: bool, words: bool) -> Block:
+    """Return the ids of examples of one kind: sequences of `words`, or texts, which may be `paired`."""
     if words:
-        return _block_of_words(cast("Sequence[WordsExample]", examples), tokenizer)
-    texts = cast("Sequence[TextExample]", examples)
-    block = {"first": tokenizer.encode_flat([example.text for example in texts])}
+        return _block_of_words(examples, tokenizer)
+    block = {"first": tokenizer.encode_flat([example.text for example in examples])}
     if paired:
-        block["second"] = tokenizer.encode_flat([example.text_pair or "" for example in texts])
+        block["second"] = tokenizer.encode_flat([example.text_pair or "" for example in examples])
     return block
 
 

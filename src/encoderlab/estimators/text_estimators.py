@@ -1,13 +1,14 @@
-"""`TextClassifier` and `TextRegressor`: scikit-learn's fit and predict on texts, from a pretrained encoder or from
-scratch.
+"""`TextClassifier` and `TextRegressor`: scikit-learn's fit, predict and transform on texts, from a pretrained encoder
+or from scratch.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -16,12 +17,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, NoReturn, Self, cast
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import assert_all_finite, check_consistent_length, column_or_1d
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils import TransformerTags
 from sklearn.utils.validation import check_is_fitted
 
 from encoderlab.api import compose
@@ -30,14 +28,28 @@ from encoderlab.config.composing import quote
 from encoderlab.data.data import Data
 from encoderlab.data.examples import TextExample
 from encoderlab.data.files import FilesDataset
-from encoderlab.errors import DataError, SettingError, UserError, one_line
-from encoderlab.runs.fit import fit
-from encoderlab.runs.model import Model, Provenance, is_blank
+from encoderlab.errors import DataError, SettingError, TrainingError, UserError, one_line
+from encoderlab.estimators.inputs import (
+    TEXT_PAIR,
+    WEIGHT,
+    InputError,
+    TrainingRows,
+    classes_of,
+    has_several_labels,
+    label_sets,
+    refuse_blanks,
+    row_weights,
+    single_targets,
+    texts_of,
+)
+from encoderlab.runs.head_alone import fit_best, fit_head_alone
+from encoderlab.runs.model import Model, Provenance
 from encoderlab.runs.model_folder import save_model
-from encoderlab.runs.prepare import prepare
+from encoderlab.runs.prepare import Training, prepare
 from encoderlab.runs.scoring import score
 from encoderlab.shipped import SHIPPED
 from encoderlab.system.processes import SINGLE_PROCESS
+from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import RowPrediction
 
 SETTINGS = {  # the parameters that are settings, by the names of those; None leaves a setting as the command has it
@@ -49,15 +61,11 @@ SETTINGS = {  # the parameters that are settings, by the names of those; None le
     "dropout": "model.dropout",
     "validation_fraction": "dataset.validation_fraction",
     "seed": "seed",
+    "class_weight": "task.class_weights",
 }
-TEXTS = "an iterable with a text in each row, or a pair of texts"
 NOT_KEPT = "rows given from Python"  # in place of a file that is gone
 # Settings, PyTorch's generator and the standard streams belong to the process: fits in several threads take turns.
 _ONE_AT_A_TIME = threading.RLock()
-
-
-class InputError(DataError, ValueError):
-    """Rows that an estimator cannot learn from or predict. It is a ValueError too, as scikit-learn expects."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -65,6 +73,7 @@ class _TextEstimator(BaseEstimator):
     """What the two estimators share: their parameters, and how they train."""
 
     _task: ClassVar[str]
+    class_weight: ClassVar[Any] = None  # a parameter of the classifier alone
     init_from: str | None = SHIPPED
     learning_rate: float | None = None
     epochs: float | None = None
@@ -80,7 +89,15 @@ class _TextEstimator(BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.string = True
+        tags.input_tags.one_d_array = True
+        tags.input_tags.two_d_array = False
+        tags.transformer_tags = TransformerTags(preserves_dtype=[])
         return tags
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the trained encoder's vector of each row of X, float32 [rows, d_model]: the mean of its tokens'."""
+        examples = self._readable(X)
+        return self.model_.vectors(self.model_.rows(examples))
 
     def save(self, path: str | Path) -> None:
         """Write the model to the new folder `path`: encoderlab.load and every command that takes run= open it.
@@ -94,10 +111,8 @@ class _TextEstimator(BaseEstimator):
         path.parent.mkdir(parents=True, exist_ok=True)
         save_model(self.model_, path, f"# {self.model_.name}\n\nTrained from Python with encoderlab.\n")
 
-    def _train(self, examples: list[TextExample], targets: Sequence[Any], names: list[str] | None) -> None:
-        """Set `model_`; `names` are those of the classes, in order. Raises SettingError, TrainingError, and InputError
-        for rows that nothing can be learned from.
-        """
+    def _train(self, rows: TrainingRows) -> None:
+        """Set `model_`. Raises SettingError, TrainingError, and InputError for rows that teach nothing."""
         if not isinstance(self.settings, Mapping | None):
             raise SettingError(
                 f"settings is not a dictionary: {one_line(repr(self.settings))[:80]}",
@@ -109,42 +124,63 @@ class _TextEstimator(BaseEstimator):
                 for context in (_ONE_AT_A_TIME, *quiet, torch.random.fork_rng()):
                     stack.enter_context(context)
                 folder = Path(stack.enter_context(TemporaryDirectory(prefix="encoderlab-fit-")))
-                _write_rows(folder / "rows.parquet", examples, targets)
+                rows.write(folder / "rows.parquet")
                 command = "train" if self.init_from is None else "finetune"
-                self.model_ = _trained(self._config(folder, command, names), command)
+                self.model_ = _trained(self._config(folder, command, rows), command)
         except DataError as error:
             _refuse(error)
+        except (SettingError, TrainingError) as error:
+            raise self._in_own_words(error) from error
 
-    def _config(self, folder: Path, command: str, names: list[str] | None) -> RunConfig:
+    def _in_own_words(self, error: UserError) -> UserError:
+        """Return the error with the estimator's parameters in the place of the settings that they set."""
+
+        def own_words(text: str) -> str:
+            for name, setting in SETTINGS.items():
+                if getattr(self, name) is not None and setting not in (self.settings or {}):
+                    text = re.sub(rf"(?<![\w.]){re.escape(setting)}(?![\w.])(?!\.\w)", name, text)
+            return text
+
+        return type(error)(own_words(error.wrong), allowed=own_words(error.allowed), remedy=own_words(error.remedy))
+
+    def _config(self, folder: Path, command: str, rows: TrainingRows) -> RunConfig:
         """Return the settings of a run on rows.parquet in `folder`, from the shipped configs. Raises SettingError."""
-        rows = folder / "rows.parquet"
+        path = folder / "rows.parquet"
+        task = "multilabel" if rows.has_several_labels else self._task
         values = {setting: getattr(self, name) for name, setting in SETTINGS.items()}
         settings = {name: value for name, value in values.items() if value is not None} | dict(self.settings or {})
-        line = [f"task={self._task}", "dataset=files", f"dataset.path={quote(str(rows))}"]
-        line += ["dataset.text_pair=text_pair"] if "text_pair" in pq.read_schema(rows).names else []
+        line = [f"task={task}", "dataset=files", f"dataset.path={quote(str(path))}"]
+        line += [] if rows.examples[0].text_pair is None else [f"dataset.text_pair={TEXT_PAIR}"]
         line += [] if self.init_from is None else [f"init_from={quote(self.init_from)}"]
         line += [f"{name}={_as_typed(value)}" for name, value in settings.items()]
         config = compose(*line, command=command)
         assert isinstance(config.dataset, FilesDataset)
         if config.folds is not None or config.dry_run:
             raise SettingError("folds and dry_run give no model to predict with", remedy="Remove them from settings")
-        dataset = replace(config.dataset, label_names=names)
+        dataset = replace(config.dataset, label_names=rows.label_names, label_columns=rows.label_columns)
         return replace(config, dataset=dataset, run_dir=str(folder / "run"), cache_dir=str(folder / "cache"))
 
-    def _predictions(self, X: Any) -> list[RowPrediction]:
+    def _readable(self, X: Any) -> list[TextExample]:
+        """Return the rows of X. Raises NotFittedError, and InputError for rows that the model cannot read."""
         check_is_fitted(self)
         examples = texts_of(X)
-        blank = next((row for row, example in enumerate(examples) if is_blank(example)), None)
-        if blank is not None:
-            raise InputError(f"Row {blank} of X has a blank text", allowed="texts for which something can be predicted")
+        refuse_blanks(examples)
         try:
             if examples:
                 self.model_.check_paired(examples[0].text_pair is not None)
+        except DataError as error:
+            _refuse(error)
+        return examples
+
+    def _predictions(self, X: Any) -> list[RowPrediction]:
+        examples = self._readable(X)
+        try:
             return self.model_.predictions(examples)
         except DataError as error:
             _refuse(error)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TextClassifier(ClassifierMixin, _TextEstimator):
     """A classifier of texts, or of pairs of texts, for scikit-learn.
 
@@ -154,41 +190,64 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
     checkpoint (`validation_fraction`; 0: none, and the last step is kept). Nothing is left on disk, and nothing is
     printed without `verbose`.
 
-    After `fit`: `classes_`, sorted; `model_`, the trained model.
+    `class_weight` is what each class weighs in the loss: "balanced" (rare ones more), or a number for each, by class;
+    others weigh 1. With several columns of 0 and 1 in y, a row has any number of labels, one for each column.
+
+    After `fit`: `classes_`, sorted, or of several labels the names of the columns, or their numbers; `model_`, the
+    trained model.
     """
 
     _task = "classification"
+    class_weight: Any = None  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train on X, an iterable of texts or of pairs of texts, and y, the class of each.
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train on X, an iterable of texts or of pairs of texts, and y, the class of each, or 0 or 1 for each of
+        several labels: [rows, labels]. `sample_weight` is what each row weighs in the loss.
 
         Raises InputError (a ValueError), SettingError, TrainingError.
         """
         examples = texts_of(X)
-        targets = _targets(y, len(examples), type(self).__name__)
-        check_classification_targets(targets)
-        classes, ids = np.unique(targets, return_inverse=True)
-        if len(classes) < 2:
-            raise InputError(f"y has {len(classes)} class", allowed="at least two classes")
+        refuse_blanks(examples)
+        name = type(self).__name__
+        if has_several_labels(y):
+            classes, targets = label_sets(y, len(examples), name)
+        else:
+            classes, ids = classes_of(y, len(examples), name)
+            targets = np.array([str(value) for value in classes], object)[ids]
         names = [str(value) for value in classes]
-        self._train(examples, [names[id_] for id_ in ids], names)
+        self._train(TrainingRows(examples, targets, names, row_weights(sample_weight, len(examples))))
         self.classes_ = classes
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the most probable class of each row of X: [rows], of the type of y."""
+        """Return the most probable class of each row of X, of the type of y: [rows]; of several labels, 0 or 1 for
+        each: [rows, labels].
+        """
         answers = self._predictions(X)
         ids = {str(value): id_ for id_, value in enumerate(self.classes_)}
+        if self.model_.task.config.target == "label_set":
+            marks = np.zeros((len(answers), len(ids)), np.int64)
+            for row, answer in enumerate(answers):
+                marks[row, [ids[label] for label in answer.labels]] = 1
+            return marks
         return self.classes_[np.array([ids[answer.labels[0]] for answer in answers], dtype=np.int64)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the probability of every class for each row of X: [rows, classes], in the order of `classes_`."""
+        """Return the probability of every class, or of each of several labels, for each row of X: [rows, classes], in
+        the order of `classes_`.
+        """
         probabilities = [answer.probabilities for answer in self._predictions(X)]
         return np.array(probabilities, dtype=np.float64).reshape(len(probabilities), len(self.classes_))
 
 
 class TextRegressor(RegressorMixin, _TextEstimator):
-    """A regressor of texts, or of pairs of texts, for scikit-learn. Its parameters are those of `TextClassifier`.
+    """A regressor of texts, or of pairs of texts, for scikit-learn. Its parameters are those of `TextClassifier`
+    without `class_weight`.
 
     Numbers are scaled to mean 0 and deviation 1 for training, and predictions scaled back. After `fit`: `model_`, the
     trained model.
@@ -196,11 +255,12 @@ class TextRegressor(RegressorMixin, _TextEstimator):
 
     _task = "regression"
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on X, texts or pairs of texts, and y, their numbers. Raises as `TextClassifier.fit` does."""
         examples = texts_of(X)
-        targets = _targets(y, len(examples), type(self).__name__).astype(np.float64)
-        self._train(examples, targets.tolist(), None)
+        refuse_blanks(examples)
+        targets = single_targets(y, len(examples), type(self).__name__).astype(np.float64)
+        self._train(TrainingRows(examples, targets, None, row_weights(sample_weight, len(examples))))
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -208,47 +268,12 @@ class TextRegressor(RegressorMixin, _TextEstimator):
         return np.array([answer.number for answer in self._predictions(X)], dtype=np.float64)
 
 
-def texts_of(X: Any) -> list[TextExample]:
-    """Return the rows of X: an iterable of texts or of pairs of texts, or a table of one or two columns of texts.
-
-    Raises InputError for anything else, and if only some rows are pairs.
-    """
-    if hasattr(X, "__array__"):
-        table = np.asarray(X, dtype=object)
-        X = (table[:, 0] if table.ndim == 2 and table.shape[1] == 1 else table).tolist()
-    if isinstance(X, str) or not isinstance(X, Iterable):
-        raise InputError(f"X is not a list of texts: {one_line(repr(X))[:80]}", allowed=TEXTS)
-    examples = []
-    for row, value in enumerate(X):
-        texts = [value] if isinstance(value, str) else value if isinstance(value, tuple | list) else []
-        if len(texts) not in (1, 2) or not all(isinstance(text, str) for text in texts):
-            raise InputError(f"Row {row} of X is {one_line(repr(value))[:80]}", allowed=TEXTS)
-        examples.append(TextExample(str(texts[0]), str(texts[1]) if len(texts) == 2 else None))
-    if len({example.text_pair is None for example in examples}) > 1:
-        raise InputError("X contains both single texts and pairs of texts", allowed="one of the two")
-    return examples
-
-
-def _targets(y: Any, n_rows: int, estimator: str) -> np.ndarray:
-    """Return the targets, [rows]. Raises ValueError unless there is one for each of several rows."""
-    if y is None:
-        raise InputError(f"{estimator} requires y to be passed, but the target y is None")
-    if n_rows < 2:
-        raise InputError(f"X has {n_rows} sample{'' if n_rows else 's'}", allowed="at least two")
-    targets = column_or_1d(y, warn=True)
-    if None in (values := targets.tolist()):
-        raise InputError(f"Row {values.index(None)} of y is None", allowed="a target for each row")
-    assert_all_finite(targets, input_name="y")
-    check_consistent_length(range(n_rows), targets)
-    return targets
-
-
 def _trained(config: RunConfig, command: str) -> Model:
     """Return the model that a run trains, which keeps nothing of its folder."""
-    training = prepare(config, command, SINGLE_PROCESS, scored=False)
+    training = _weighted(prepare(config, command, SINGLE_PROCESS, scored=False))
     with training.open_run() as run:
         training.announce(run)
-        result = fit(training.model, training.rows, run, training.micro_batches)
+        result = fit_best(training.model, training.rows, run, training.micro_batches, training.head_alone)
         model, _ = score(training.model, training.rows)
     data = cast("Data", training.data)
     dataset = replace(cast("FilesDataset", model.config.dataset), path=NOT_KEPT)
@@ -257,17 +282,25 @@ def _trained(config: RunConfig, command: str) -> Model:
     return replace(model, config=kept, provenance=provenance, label_weights=None)
 
 
+def _weighted(training: Training) -> Training:
+    """Return the run with the weights of its training rows, if they have any."""
+    carried = cast("Data", training.data).split("train").carried
+    if carried is None or WEIGHT not in carried.column_names:
+        return training
+    weights = np.asarray(carried[WEIGHT], np.float64)
+    if not weights.any():
+        raise DataError("All rows with a weight above 0 are held out", allowed="a weight above 0 in training")
+    rows = dict(training.rows)
+    rows["train"] = cast("ExampleRows", rows["train"]).weighted(weights)
+    head_alone = training.head_alone
+    if head_alone is not None:  # it was fitted without weights
+        head_alone = fit_head_alone(training.model, rows, head_alone.chosen)
+    return replace(training, rows=rows, head_alone=head_alone)
+
+
 def _refuse(error: UserError) -> NoReturn:
     """Raise a refusal of rows as an InputError, without its remedy, which names settings of files."""
     raise InputError(error.wrong, allowed=error.allowed) from error
-
-
-def _write_rows(path: Path, examples: Sequence[TextExample], targets: Sequence[Any]) -> None:
-    columns: dict[str, Any] = {"text": pa.array([example.text for example in examples], pa.large_string())}
-    if examples[0].text_pair is not None:
-        columns["text_pair"] = pa.array([example.text_pair for example in examples], pa.large_string())
-    columns["label"] = pa.array(targets)
-    pq.write_table(pa.table(columns), path)
 
 
 def _as_typed(value: Any, *, inside: bool = False) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics.scores import (
     ClassScores,
     Metrics,
+    cross_entropy_of_frequencies,
     f1_sample_size,
     in_order,
     joined,
@@ -86,7 +87,8 @@ class Spans:
 def spans_of(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> Spans:
     """Return the entities of sentences of `lengths` words with the label ids `ids`, [words], -1 (unknown) being O."""
     prefixes = np.array([*labels.prefixes, "O"])[ids]
-    kinds = np.array([-1 if one is None else labels.types.index(one) for one in labels.types_of] + [-1])[ids]
+    type_ids = [-1 if type_ is None else labels.types.index(type_) for type_ in labels.types_of]
+    kinds = np.array([*type_ids, -1])[ids]
     firsts = np.zeros(len(ids) + 1, bool)
     firsts[np.cumsum(lengths) - lengths] = True
     firsts = firsts[:-1]
@@ -191,6 +193,9 @@ class TaggingScores(ClassScores):
         columns = [self._columns(side)[has_words] for side in (self.predicted, *others)]
         return np.stack(columns, axis=1), np.ones(has_words.sum(), np.int64)
 
+    def loss_of_frequencies(self, weights: np.ndarray | None = None) -> float:
+        return cross_entropy_of_frequencies(np.concatenate(self.labels), len(self.label_names), weights)
+
     def _columns(self, predicted: Sequence[np.ndarray]) -> np.ndarray:
         """Return what each sentence adds: the columns of classes; right, true and predicted entities of each type."""
         classes = len(self.label_names)
@@ -204,6 +209,7 @@ class TaggingScores(ClassScores):
             cells = sentence[where] * kinds + ids[where]
             return np.bincount(cells, minlength=len(lengths) * kinds).reshape(len(lengths), kinds)
 
+        # What labels say of words.
         hits = counted(true == other, true, classes)
         n_true = counted(true >= 0, true, classes)
         n_predicted = counted(other >= 0, other, classes)
@@ -211,14 +217,16 @@ class TaggingScores(ClassScores):
         scheme = entity_labels(self.label_names)
         if scheme is None:
             return columns
+
+        # What they say of entities: one is right if its words and its type are.
         gold = spans_of(scheme, true, lengths)
-        mine = spans_of(scheme, other, lengths)
-        right = mine.begins & gold.begins & (mine.end == gold.end) & (mine.kind == gold.kind)
+        guess = spans_of(scheme, other, lengths)
+        right = guess.begins & gold.begins & (guess.end == gold.end) & (guess.kind == gold.kind)
         types = len(scheme.types)
         entities = [
             counted(right, gold.kind, types),
             counted(gold.begins, gold.kind, types),
-            counted(mine.begins, mine.kind, types),
+            counted(guess.begins, guess.kind, types),
         ]
         return np.concatenate([columns, *entities], axis=1)
 
@@ -290,8 +298,12 @@ class TaggingMetrics(Metrics):
         labels_of_rows = np.split(labels[order].numpy(), starts)
         predicted_of_rows = np.split(predicted[order].numpy(), starts)
         confidences_of_rows = np.split(confidences.double()[order].numpy(), starts)
-        scores = TaggingScores.of(
-            labels_of_rows, predicted_of_rows, label_names=self.labels, main_score=self.main_score
+        return TaggingScores.of(
+            labels_of_rows,
+            predicted_of_rows,
+            rows=rows,
+            loss=float(losses.double().mean()),
+            label_names=self.labels,
+            main_score=self.main_score,
+            confidences=confidences_of_rows,
         )
-        values = {"loss": float(losses.double().mean()), **scores.values}
-        return replace(scores, values=values, rows=rows, confidences=confidences_of_rows)

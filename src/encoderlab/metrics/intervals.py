@@ -77,7 +77,9 @@ def wilson(share: float, n: float) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The mean of `n` scores; from two on, their `deviation` (n - 1 in the denominator) and the 95% t `interval`."""
+    """The mean of `n` scores; from two on, their `deviation` (n - 1 in the denominator), and the 95% t `interval`
+    unless all are equal.
+    """
 
     value: float
     n: int
@@ -98,6 +100,8 @@ def mean_of(scores: Sequence[float], test_to_train: float = 0.0) -> Mean:
     if n < 2:
         return Mean(mean, n, None, None)
     deviation = variance(values) ** 0.5
+    if deviation == 0:  # which says nothing about other rows
+        return Mean(mean, n, 0.0, None)
     standard_error = deviation * (1 / n + test_to_train) ** 0.5
     return Mean(mean, n, deviation, t_interval(mean, standard_error, n - 1))
 

@@ -131,7 +131,8 @@ class TeacherVectorsMetrics(Metrics):
         sequence = _cosine(prediction.sequence_vectors, teacher.sequence_vectors)
         token = _cosine(prediction.token_vectors, teacher.token_vectors)
         row = batch.target_positions // batch.input_ids.shape[1]
-        sums, counts = (torch.zeros_like(sequence).index_add_(0, row, some) for some in (token, torch.ones_like(token)))
+        sums = torch.zeros_like(sequence).index_add_(0, row, token)
+        counts = torch.zeros_like(sequence).index_add_(0, row, torch.ones_like(token))
         return batch.rows, torch.stack([sequence, sums / counts], dim=1)
 
     def scores(self, kept: Sequence[tuple[Tensor, ...]]) -> TeacherVectorsScores:

@@ -68,6 +68,12 @@ class SplitScores(ABC):
         """Return single classes' names and counts, [..., 3, classes], by the field that holds their scores."""
         return {}
 
+    def loss_of_frequencies(self, weights: np.ndarray | None = None) -> float | None:
+        """Return the loss of predicting for every row how frequent each label is, times its weight in training's loss
+        (None: all alike); None if it is not known.
+        """
+        return None
+
     def details(self) -> dict[str, Any]:
         """Return what report.json holds besides the scores."""
         return {}
@@ -86,15 +92,23 @@ class PredictionScores(SplitScores):
     predicted: Any
 
     @classmethod
-    def of(cls, labels: Any, predicted: Any, **fields: Any) -> Self:
-        """Return the scores that follow from labels and predictions alone, without probabilities."""
+    def of(
+        cls, labels: Any, predicted: Any, *, rows: np.ndarray | None = None, loss: float | None = None, **fields: Any
+    ) -> Self:
+        """Return the scores that follow from labels and predictions, after the mean `loss` if it is known.
+
+        `rows` are their positions in the split; None: these are all rows.
+        """
         n = len(labels)
-        scores = cls(n=n, values={}, rows=np.arange(n), labels=labels, predicted=predicted, **fields)
+        places = np.arange(n) if rows is None else rows
+        scores = cls(n=n, values={}, rows=places, labels=labels, predicted=predicted, **fields)
         columns, counts = scores.kinds()
         totals = np.tensordot(counts, columns[:, 0], 1)
-        values = {name: float(score) for name, score in scores.scores_of(totals).items()}
+        if loss is not None:
+            scores.values["loss"] = loss
+        scores.values.update((name, float(score)) for name, score in scores.scores_of(totals).items())
         of_each = {name: by_class(counts, names) for name, (names, counts) in scores.of_classes(totals).items()}
-        return replace(scores, values=values, **of_each)
+        return replace(scores, **of_each)
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float] | None]:
         """Return by how much the main score is better than that of other predictions, and the 95% interval: None of one
@@ -171,6 +185,15 @@ class ClassScores(PredictionScores):
 
     def details(self) -> dict[str, Any]:
         return {"per_class": self.per_class, "confusion": self.confusion}
+
+
+def cross_entropy_of_frequencies(ids: np.ndarray, n_classes: int, weights: np.ndarray | None) -> float:
+    """Return the mean cross entropy, in nats, of class ids, [n], if their frequencies times `weights` are predicted."""
+    shares = np.bincount(ids, minlength=n_classes) / max(len(ids), 1)
+    predicted = shares if weights is None else shares * weights
+    occurs = shares > 0
+    predicted = predicted[occurs] / predicted.sum()
+    return float(-(shares[occurs] * np.log(predicted)).sum())
 
 
 class Metrics(ABC):

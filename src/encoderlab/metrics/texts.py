@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from encoderlab.metrics.scores import (
     ClassScores,
     PredictionScores,
     TextMetrics,
+    cross_entropy_of_frequencies,
     f1_sample_size,
     precision_recall_f1,
     refuse_non_finite,
@@ -64,17 +65,24 @@ class ClassificationScores(ClassScores):
             sizes["f1"] = f1_sample_size(self.counts(totals)[:, self.positive])
         return sizes
 
+    def loss_of_frequencies(self, weights: np.ndarray | None = None) -> float:
+        return cross_entropy_of_frequencies(self.labels, len(self.label_names), weights)
+
     def details(self) -> dict[str, Any]:
         own = {"positive_label": self.positive_label, "threshold": self.threshold}
         return {name: value for name, value in own.items() if value is not None} | super().details()
 
 
 def classification_scores(
-    labels: np.ndarray, predicted: np.ndarray, names: Sequence[str], main_score: str, positive: int
+    labels: np.ndarray, predicted: np.ndarray, names: Sequence[str], main_score: str, positive: int, **fields: Any
 ) -> ClassificationScores:
-    """Return the scores of class ids, [n] each. `positive` is the class that F1 of two is about."""
+    """Return the scores of class ids, [n] each. `positive` is the class that F1 of two is about; `fields` are further
+    ones of `ClassificationScores.of`.
+    """
     of_two = positive if len(names) == 2 else None
-    return ClassificationScores.of(labels, predicted, label_names=list(names), main_score=main_score, positive=of_two)
+    return ClassificationScores.of(
+        labels, predicted, label_names=list(names), main_score=main_score, positive=of_two, **fields
+    )
 
 
 @dataclass(frozen=True)
@@ -110,14 +118,23 @@ class ClassificationMetrics(TextMetrics):
         else:
             threshold = self.threshold.on(chances, positive)
             predicted = predict_from(chances, threshold, self.positive)
-        scores = classification_scores(labels, predicted, self.labels, self.main_score, self.positive)
-        values = {"loss": float(losses.mean()), **scores.values}
+        scores = classification_scores(
+            labels,
+            predicted,
+            self.labels,
+            self.main_score,
+            self.positive,
+            rows=rows,
+            loss=float(losses.mean()),
+            probabilities=probabilities,
+            threshold=threshold,
+        )
         if scores.positive is not None and len(np.unique(labels)) == 2:
             from sklearn.metrics import average_precision_score, roc_auc_score
 
-            values["roc_auc"] = float(roc_auc_score(positive, chances))
-            values["average_precision"] = float(average_precision_score(positive, chances))
-        return replace(scores, values=values, rows=rows, probabilities=probabilities, threshold=threshold)
+            scores.values["roc_auc"] = float(roc_auc_score(positive, chances))
+            scores.values["average_precision"] = float(average_precision_score(positive, chances))
+        return scores
 
 
 def predict_from(chances: np.ndarray, threshold: float, positive: int) -> np.ndarray:
@@ -140,6 +157,16 @@ class LabelSetScores(ClassScores):
         sides = np.stack([self.predicted, *others], axis=1)
         labels = np.broadcast_to(self.labels[:, None], sides.shape)
         return self.columns((labels == sides).all(-1), labels & sides, labels, sides), np.ones(self.n, np.int64)
+
+    def loss_of_frequencies(self, weights: np.ndarray | None = None) -> float:
+        """Return the mean over the labels of the binary cross entropy of their frequencies; the presence of a label
+        weighs so much more than its absence.
+        """
+        by_label = []
+        for column, marks in enumerate(self.labels.T):
+            of_label = None if weights is None else np.array([1.0, weights[column]])
+            by_label.append(cross_entropy_of_frequencies(marks.astype(np.int64), 2, of_label))
+        return float(np.mean(by_label))
 
     def details(self) -> dict[str, Any]:
         return {"per_class": self.per_class}
@@ -171,7 +198,16 @@ class LabelSetMetrics(TextMetrics):
         probabilities = logits.double().sigmoid().numpy()
         thresholds = self._thresholds_on(probabilities, labels)
         predicted = probabilities >= thresholds
-        scores = LabelSetScores.of(labels, predicted, label_names=self.labels, main_score=self.main_score)
+        scores = LabelSetScores.of(
+            labels,
+            predicted,
+            rows=rows,
+            loss=float(losses.mean()),
+            label_names=self.labels,
+            main_score=self.main_score,
+            probabilities=probabilities,
+            thresholds=thresholds,
+        )
         precisions = []
         for column, (name, own) in enumerate(scores.per_class.items()):
             assert name == self.labels[column]
@@ -181,9 +217,8 @@ class LabelSetMetrics(TextMetrics):
                 precisions.append(precision)
             own["average_precision"] = precision
             own["threshold"] = float(thresholds[column])
-        mean_precision = float(np.mean(precisions)) if precisions else 0.0
-        values = {"loss": float(losses.mean()), **scores.values, "average_precision_macro": mean_precision}
-        return replace(scores, values=values, rows=rows, probabilities=probabilities, thresholds=thresholds)
+        scores.values["average_precision_macro"] = float(np.mean(precisions)) if precisions else 0.0
+        return scores
 
     def _thresholds_on(self, probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Return the known threshold of each label, or the one fitted to these rows, [labels]."""
@@ -213,6 +248,13 @@ class NumberScores(PredictionScores):
             of_ranks = _moments(ranks, rankdata(side))
             columns.append((*of_numbers, *of_ranks, abs(errors), errors**2))
         return np.array(columns).transpose(2, 0, 1), np.ones(self.n, np.int64)
+
+    def loss_of_frequencies(self, weights: np.ndarray | None = None) -> float | None:
+        """Return the loss of predicting the mean for every row."""
+        if not self.values.get("rmse"):
+            return None
+        scale = self.values["loss"] / self.values["rmse"] ** 2  # of training's numbers, whose deviation is 1
+        return float(self.labels.var() * scale)
 
     def scores_of(self, totals: np.ndarray) -> dict[str, np.ndarray]:
         return {
@@ -256,8 +298,7 @@ class RegressionMetrics(TextMetrics):
         losses = (scaled[1] - scaled[0]) ** 2
         refuse_non_finite(losses)
         labels, predicted = (rounded(side * self.deviation + self.mean, self.deviation) for side in scaled)
-        scores = NumberScores.of(labels, predicted, main_score=self.main_score)
-        return replace(scores, values={"loss": float(losses.mean()), **scores.values}, rows=rows)
+        return NumberScores.of(labels, predicted, rows=rows, loss=float(losses.mean()), main_score=self.main_score)
 
 
 def rounded(numbers: np.ndarray, deviation: float) -> np.ndarray:

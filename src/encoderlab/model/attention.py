@@ -137,12 +137,15 @@ class MultiHeadAttention(nn.Module):
         queried, queries = (x, layout) if selected is None else (selected.pick(x), selected.layout)
         q, k, v = (self.by_head(each) for each in (self.query(queried), self.key(x), self.value(x)))
         if self.rotate is not None:
-            q, k = self.rotate(q, queries.positions), self.rotate(k, layout.positions)
+            q = self.rotate(q, queries.positions)
+            k = self.rotate(k, layout.positions)
         bias = self.bias(layout, selected)
         if bias is None and layout.slots is not None and self.has_packed_kernel(q.device, q.dtype):
             outputs = attend_packed(q, k, v, queries, layout)
         else:
-            q, k, v = queries.pad(q), layout.pad(k), layout.pad(v)
+            q = queries.pad(q)
+            k = layout.pad(k)
+            v = layout.pad(v)
             heads = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), layout.mask, self.dropout, bias)
             outputs = queries.pack(heads.transpose(1, 2))
         return self.output(outputs.flatten(-2))
@@ -166,9 +169,11 @@ class MultiHeadAttention(nn.Module):
 
     def weights(self, x: Tokens, layout: Layout) -> Float[Tensor, "batch heads length length"]:
         """Return the attention weights that `forward` uses in evaluation mode; `x` is padded."""
-        q, k = self.by_head(self.query(x)), self.by_head(self.key(x))
+        q = self.by_head(self.query(x))
+        k = self.by_head(self.key(x))
         if self.rotate is not None:
-            q, k = self.rotate(q, layout.positions), self.rotate(k, layout.positions)
+            q = self.rotate(q, layout.positions)
+            k = self.rotate(k, layout.positions)
         return attention_weights(q.transpose(1, 2), k.transpose(1, 2), layout.mask, self.bias(layout))
 
     def by_head(self, x: Float[Tensor, "*tokens width"]) -> Float[Tensor, "*tokens heads d_head"]:

@@ -109,27 +109,27 @@ class ModelConfig(ModelChoice):
     """An encoder's size and shape."""
 
     name: str = setting("custom", "Name of this model in reports.")
-    n_layers: int = setting(2, "Encoder layers.", least=1, most=1000)
-    d_model: int = setting(128, "Width of each token's vector.", least=1, most=65536)
-    n_heads: int = setting(2, "Attention heads of each layer.", least=1, most=1024)
+    n_layers: int = setting(2, "Encoder layers.", minimum=1, maximum=1000)
+    d_model: int = setting(128, "Width of each token's vector.", minimum=1, maximum=65536)
+    n_heads: int = setting(2, "Attention heads of each layer.", minimum=1, maximum=1024)
     d_head: int | None = setting(
-        None, "Width of each head's queries, keys and values; null: d_model / n_heads.", least=1, most=4096
+        None, "Width of each head's queries, keys and values; null: d_model / n_heads.", minimum=1, maximum=4096
     )
     d_ff: int | None = setting(
-        None, "Inner width of the feed-forward networks; null: 4 * d_model.", least=1, most=65536
+        None, "Inner width of the feed-forward networks; null: 4 * d_model.", minimum=1, maximum=65536
     )
     d_embedding: int | None = setting(
         None,
         "Width of the embeddings, which a linear map takes to d_model (ELECTRA); null: d_model.",
-        least=1,
-        most=65536,
+        minimum=1,
+        maximum=65536,
     )
     max_length: int | None = setting(
         128,
         "Longest sequence, with special tokens; null: enough for 99% of the training rows, at most 512 "
         "(pretrain: 128).",
-        least=1,
-        most=1048576,
+        minimum=1,
+        maximum=1048576,
     )
     positions: Positions = setting(Positions.learned, "Position encoding: sinusoidal, learned or rotary.")
     rotary_base: float = setting(10000.0, "Base of the angles of rotary positions.", above=0)
@@ -137,24 +137,27 @@ class ModelConfig(ModelChoice):
         None,
         "With local attention, how many tokens to each side a token attends to (ModernBERT: 64); null: all tokens, in "
         "every layer.",
-        least=1,
-        most=1048576,
+        minimum=1,
+        maximum=1048576,
     )
     window_rotary_base: float | None = setting(
         None, "Base of rotary positions in the layers with local attention; null: rotary_base.", above=0
     )
     global_every: int = setting(
-        3, "With local attention, the first layer and each such many after it attend to all tokens.", least=1, most=1000
+        3,
+        "With local attention, the first layer and each such many after it attend to all tokens.",
+        minimum=1,
+        maximum=1000,
     )
     relative_buckets: int = setting(
         0,
         "Buckets of distances with a learned bias on the attention scores, besides the positions above (MPNet: 32); "
         "0: none.",
-        least=0,
-        most=1024,
+        minimum=0,
+        maximum=1024,
     )
     segments: int = setting(
-        2, "Number of segment embeddings (2 distinguish the texts of a pair; 0: none).", least=0, most=1024
+        2, "Number of segment embeddings (2 distinguish the texts of a pair; 0: none).", minimum=0, maximum=1024
     )
     embedding_norm: bool = setting(True, "Normalise the sum of the embeddings, as BERT does.")
     norm: Norm = setting(Norm.layer, "layer or rms.")
@@ -187,8 +190,8 @@ class ModelConfig(ModelChoice):
     tie_decoder: bool = setting(
         True, "Predict masked tokens with the token embeddings as the decoder's weights, as BERT does."
     )
-    dropout: float = setting(0.1, "Dropout of embeddings, sublayers and the heads' input.", least=0, most=0.9)
-    attention_dropout: float = setting(0.0, "Dropout of attention weights.", least=0, most=0.9)
+    dropout: float = setting(0.1, "Dropout of embeddings, sublayers and the heads' input.", minimum=0, maximum=0.9)
+    attention_dropout: float = setting(0.0, "Dropout of attention weights.", minimum=0, maximum=0.9)
     family: Family | None = setting(
         None,
         "Family of transformers that format=huggingface writes: roberta, xlm_roberta, camembert, electra, mpnet or "
@@ -317,7 +320,8 @@ class HeadSizes:
 
     `vocabulary` is True if tokens are predicted as entries of the vocabulary, as in masked language modelling.
     `teacher_width` is the width of the teacher's vectors to which sequences and tokens are mapped, in distillation.
-    `window_pooling` says how the logits of a text's windows are combined (None: no text has several).
+    `window_pooling` says how the logits of a text's windows are combined (None: no text has several). `own_vectors` is
+    True if there is no head, and the encoder's own vectors of sequences and target tokens are what is trained.
     """
 
     sequence_classes: int | None = None
@@ -326,8 +330,9 @@ class HeadSizes:
     teacher_width: int | None = None
     sequence_target: TargetKind = "label"
     window_pooling: WindowPooling | None = None
+    own_vectors: bool = False
 
     @property
     def predicts_tokens(self) -> bool:
         """Return whether single tokens have targets."""
-        return self.vocabulary or self.token_classes is not None
+        return self.vocabulary or self.own_vectors or self.token_classes is not None

@@ -192,8 +192,9 @@ class EncoderWithHeads(nn.Module):
 
     The sequence head is a linear map of the pooled vector. The token head is a linear map of the vector at each target
     position, or a `MaskedTokenHead` that predicts tokens of the vocabulary. The teacher head maps each token's vector
-    to that of a teacher, in distillation. Initial weights come from PyTorch's global generator: seed it
-    (`torch.manual_seed`) first. `packs` says whether the encoder skips padding; None: whenever that is faster.
+    to that of a teacher, in distillation. With `own_vectors` there is no head. Initial weights come from PyTorch's
+    global generator: seed it (`torch.manual_seed`) first. `packs` says whether the encoder skips padding; None:
+    whenever that is faster.
     """
 
     packs: bool | None = None
@@ -201,7 +202,8 @@ class EncoderWithHeads(nn.Module):
     def __init__(self, config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes) -> None:
         super().__init__()
         self.encoder = Encoder(config, vocabulary_size, pad_id)
-        self.pool = None if heads.sequence_classes is None else build_pooling(config)
+        pools = heads.sequence_classes is not None or heads.own_vectors
+        self.pool = build_pooling(config) if pools else None
         self.dropout = Dropout(config.dropout)
         self.separates_pairs = config.pairs is Pairs.separate and heads.sequence_classes is not None
         of_labels = heads.sequence_classes is not None or heads.token_classes is not None
@@ -209,13 +211,15 @@ class EncoderWithHeads(nn.Module):
         self.transform = PredictionHead(config) if transforms else nn.Identity()
         width = config.d_model * (WIDTH if self.separates_pairs else 1)
         self.sequence_head = None if heads.sequence_classes is None else nn.Linear(width, heads.sequence_classes)
-        self.token_head, self.masked_token_head = None, None
+        self.token_head = None
+        self.masked_token_head = None
         if heads.vocabulary:
             self.masked_token_head = MaskedTokenHead(config, vocabulary_size)
         elif heads.token_classes is not None:
             self.token_head = nn.Linear(config.d_model, heads.token_classes)
         self.teacher_head = None if heads.teacher_width is None else nn.Linear(config.d_model, heads.teacher_width)
-        self.first_token_suffices = config.pooling in FIRST_TOKEN or heads.sequence_classes is None
+        self.own_vectors = heads.own_vectors
+        self.first_token_suffices = config.pooling in FIRST_TOKEN or not pools
         self.predicts_tokens = heads.predicts_tokens
         self.window_pooling: WindowPooling | None = heads.window_pooling
         initialize(self, config)
@@ -234,7 +238,11 @@ class EncoderWithHeads(nn.Module):
                 self.pair_logits(batch.input_ids, batch.token_type_ids, batch.attention_mask, batch.n_tokens)
             )
         sequences, tokens = self._hidden(batch)
-        sequence_logits, token_logits = None, None
+        if self.own_vectors and self.pool is not None:
+            pooled = self.pool(sequences, attendable(batch.attention_mask))
+            return Prediction(sequence_vectors=pooled, token_vectors=tokens)
+        sequence_logits = None
+        token_logits = None
         if self.sequence_head is not None and self.pool is not None:
             pooled = self.transform(self.pool(sequences, attendable(batch.attention_mask)))
             sequence_logits = self.sequence_head(self.dropout(pooled))
@@ -294,7 +302,8 @@ class EncoderWithHeads(nn.Module):
     def _packs(self, input_ids: Ids, n_tokens: int) -> bool:
         if self.packs is not None:
             return self.packs
-        device, attention = input_ids.device, self.encoder.layers[0].attention
+        device = input_ids.device
+        attention = self.encoder.layers[0].attention
         dtype = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else torch.float32
         return worth_packing(n_tokens, input_ids, kernel=attention.has_packed_kernel(device, dtype))
 
@@ -318,7 +327,9 @@ class EncoderWithHeads(nn.Module):
         """Return the number of parameters in the embeddings, the layers (with a final norm) and the heads."""
         counts = {"embeddings": 0, "layers": 0, "heads": 0}
         for name, parameter in self.named_parameters():
-            part = "embeddings" if ".embeddings." in name else "layers" if name.startswith("encoder.") else "heads"
+            part = "layers" if name.startswith("encoder.") else "heads"
+            if ".embeddings." in name:
+                part = "embeddings"
             counts[part] += parameter.numel()
         return counts
 

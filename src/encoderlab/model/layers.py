@@ -96,7 +96,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        d_model, d_ff = config.d_model, config.feed_forward_width
+        d_model = config.d_model
+        d_ff = config.feed_forward_width
         self.activation = ACTIVATIONS[config.activation]
         self.inner = nn.Linear(d_model, 2 * d_ff if config.activation is Activation.geglu else d_ff, bias=config.bias)
         self.outer = nn.Linear(d_ff, d_model, bias=config.bias)

@@ -55,8 +55,12 @@ class Layout:
         slots: Int[Tensor, " tokens"] | None = None,
         bounds: Int[Tensor, " bounds"] | None = None,
     ) -> None:
-        self.batch, self.width, self.positions, self.mask = batch, width, positions, mask
-        self.slots, self.bounds = slots, bounds
+        self.batch = batch
+        self.width = width
+        self.positions = positions
+        self.mask = mask
+        self.slots = slots
+        self.bounds = bounds
         # What is added to the attention scores: [heads, attending position, attended position]
         self.bias: Float[Tensor, "heads width width"] | None = None
         self.real: Tensor | None = None  # if packed: True at the tokens of the flattened padded batch that are kept

@@ -56,7 +56,7 @@ def baseline_blocks(report: Mapping[str, Any]) -> list[Block]:
         return []
     scored = report["splits"][report["scored_split"]]
     model = {**scored, "seconds": report["throughput"].get("train_seconds")}
-    blocks: list[Block] = [_table({"this model": model, **baselines}, report["main_figure"])]
+    blocks: list[Block] = [_table({"this model": model, **baselines}, report["main_score"])]
     verdict = report["verdict"]
     if verdict:
         blocks.append(Text(verdict["sentence"], tone=TONES.get(verdict.get("outcome"), "bold")))
@@ -107,4 +107,4 @@ def show_baselines(report: Mapping[str, Any], file: TextIO) -> None:
     skipped = []
     for name, scores in baselines.items():
         skipped.append(Text(scores.get("skipped", ""), f"{BASELINE_NAMES[name]} was skipped"))
-    show([Text(where, f"baseline {report['task']}"), _table(baselines, report["main_figure"]), *skipped], file)
+    show([Text(where, f"baseline {report['task']}"), _table(baselines, report["main_score"]), *skipped], file)

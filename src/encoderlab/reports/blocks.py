@@ -30,6 +30,7 @@ from rich.text import Text as Styled
 
 from encoderlab.errors import printable
 from encoderlab.system.files import atomic_write_text
+from encoderlab.system.progress import is_notebook
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -123,7 +124,7 @@ def write_html_json(page: Path, title: str, blocks: Sequence[Block], content: An
     """Write the page of these blocks, with links to its sections, and their `content` as JSON: whole or not at all."""
     links = [block.title for block in blocks if isinstance(block, Heading) and block.level == 2]
     atomic_write_text(page, render("page.html", title=title, blocks=blocks, links=links, svg=svg, anchor=anchor))
-    # The last file: with it a run is finished (`RunFolder.finished`).
+    # The last file: with it a run is finished (`Run.finished`).
     atomic_write_text(page.with_suffix(".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -187,7 +188,7 @@ def show(blocks: Iterable[Block], file: TextIO | None = None) -> None:
     blocks together as HTML.
     """
     target = file or sys.stderr
-    if _is_notebook(target):
+    if is_notebook(target):
         _display(list(blocks))
         return
     is_terminal = target.isatty()
@@ -219,11 +220,6 @@ def show(blocks: Iterable[Block], file: TextIO | None = None) -> None:
             console.print(Styled("".join(words for words, _ in block.heading), style="bold"), soft_wrap=True)
             for text in block.texts:
                 console.print(Styled("".join(part["text"] for part in text)), soft_wrap=True)
-
-
-def _is_notebook(file: TextIO) -> bool:
-    """Return whether `file` prints into the cells of a notebook, as the streams of its kernel do."""
-    return type(file).__module__.partition(".")[0] == "ipykernel"
 
 
 def _display(blocks: Sequence[Block]) -> None:

@@ -39,7 +39,7 @@ OPENED_BY = {  # the class of transformers that opens an architecture, by the en
 def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = ()) -> str:
     """Return the card of a trained model from its report.json; `labels` are those it predicts, none for an encoder."""
     scored = report["splits"][report["scored_split"]]
-    main_score = report["main_figure"]
+    main_score = report["main_score"]
     is_encoder = "mlm_accuracy" in scored or "teacher" in report
     score = plain(wording.named_score(main_score, scored))
     pipeline = _pipeline(report, scored)

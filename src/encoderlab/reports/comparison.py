@@ -58,8 +58,8 @@ def runs_by_setting(runs: Sequence[FinishedRun], differing: Sequence[str]) -> Se
             if value is not None or name not in exclusive:
                 words.append(f"{short}={setting_value(value)}")
         group = groups.setdefault(", ".join(words) or "all runs", {})
-        both = group.get(run.seed, run), run
-        group[run.seed] = max(both, key=lambda one: (one.folder / "report.json").stat().st_mtime_ns)
+        with_seed = (group.get(run.seed, run), run)
+        group[run.seed] = max(with_seed, key=lambda run: (run.folder / "report.json").stat().st_mtime_ns)
     return {label: [group[seed] for seed in sorted(group)] for label, group in groups.items()}
 
 
@@ -135,10 +135,14 @@ def build_comparison(
     check_comparable(runs)
     metric = _checked_score(runs, metric)
     first = runs[0]
+
+    # Runs that differ only in their seeds are one row of the comparison.
     names = dict.fromkeys(name for run in runs for name in run.settings)
     differing = [name for name in names if len({repr(run.settings.get(name)) for run in runs}) > 1]
     settings = runs_by_setting(runs, differing)
     means = {label: mean_of([run.scores[metric] for run in own]) for label, own in settings.items()}
+
+    # Every row is compared with the reference, on the predictions for the same rows of the data.
     best = _reference(settings, means, metric, reference)
     differences = _differences(settings, best, metric)
     rows = [_row(label, settings[label], means[label], metric) for label in settings]
@@ -149,7 +153,7 @@ def build_comparison(
             "task": first.report["task"],
             "split": first.split,
             "rows": first.scores["n"],
-            "figure": metric,
+            "score": metric,
             "positive_label": first.scores.get("positive_label"),
             "differing": values,
             "reference": best,
@@ -161,7 +165,7 @@ def build_comparison(
 
 
 def _checked_score(runs: Sequence[FinishedRun], metric: str | None) -> str:
-    main_scores = list(dict.fromkeys(run.report["main_figure"] for run in runs))
+    main_scores = list(dict.fromkeys(run.report["main_score"] for run in runs))
     if metric is None and len(main_scores) > 1:
         remedy = f"Set score={' or score='.join(main_scores)}"
         raise SettingError(f"The runs have different main scores: {' and '.join(main_scores)}", remedy=remedy)
@@ -190,6 +194,7 @@ def _reference(settings: Settings, means: Mapping[str, Mean], metric: str, refer
 
 def _differences(settings: Settings, reference: str, metric: str) -> dict[str, dict[str, Any]]:
     """Return each other setting's difference from the reference, with corrected p-values."""
+    # Differences are paired over the rows if all runs have kept their predictions, and otherwise over the seeds.
     runs = [run for own in settings.values() for run in own]
     has_rows = len(settings) > 1 and all(run.predictions.is_file() for run in runs)
     predictions: dict[Path, PredictionScores] = {}
@@ -210,6 +215,8 @@ def _differences(settings: Settings, reference: str, metric: str) -> dict[str, d
             own_scores = [run.scores[metric] for run in own]
             difference = difference_over_seeds(own_scores, [run.scores[metric] for run in theirs])
         differences[label] = asdict(difference) | {"p_corrected": None, "outcome": "not tested"}
+
+    # The more settings are tested, the smaller a p-value must be (Holm 1979).
     tested = [difference for difference in differences.values() if difference["p_value"] is not None]
     corrected = holm([difference["p_value"] for difference in tested])
     for difference, p_corrected in zip(tested, corrected, strict=True):
@@ -299,7 +306,7 @@ def _recipe_note(runs: Sequence[FinishedRun], rows: Records, differing: Mapping[
 def headline(comparison: Mapping[str, Any]) -> str:
     """Return what is compared, in one line."""
     rows = comparison["settings"]
-    name = wording.named_score(comparison["figure"], comparison)
+    name = wording.named_score(comparison["score"], comparison)
     counts = f"{wording.counted(sum(row['n'] for row in rows), 'run')} of {comparison['task']}"
     where = (
         f"{comparison['split']} ({wording.counted(comparison['rows'], 'row')}): {wording.counted(len(rows), 'setting')}"
@@ -346,7 +353,7 @@ def _p_value(difference: Mapping[str, Any]) -> str:
 
 def _blocks(comparison: Mapping[str, Any], drawn: Sequence[Plot] = ()) -> list[Block]:
     """Return what page and screen show below the headline."""
-    better = "; lower is better" if is_lower_better(comparison["figure"]) else ""
+    better = "; lower is better" if is_lower_better(comparison["score"]) else ""
     relative = f"Differences are relative to {comparison['reference']}, on the same rows{better}."
     runs = []
     for row in comparison["settings"]:
@@ -373,7 +380,7 @@ def write_comparison(folder: Path, comparison: Mapping[str, Any]) -> dict[str, s
 
     Return their paths by name. Raises DataError if the folder cannot be written to.
     """
-    metric = wording.words_of(comparison["figure"])
+    metric = wording.words_of(comparison["score"])
     rows = comparison["settings"]
     drawn: list[Plot] = []
     if len(rows) > 1:

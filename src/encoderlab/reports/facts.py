@@ -154,8 +154,15 @@ def survey_section(facts: Facts, notes: Sequence[str] = ()) -> list[Block]:
     splits = split_facts(facts)
     n_labels = len(next(iter(splits.values()), {}).get("labels", {}))
     few = f"The first {MOST_LABELS} of {wording.number(n_labels)} labels. " if n_labels > MOST_LABELS else ""
-    about = [Text(wording.shown(note), "Note") for note in notes]
+    about = [Text(wording.shown(note), "Note") for note in (*notes, *_left_out(facts))]
     return [Heading("Data"), *about, *survey_tables(splits), Text(f"{few}{SURVEY}", tone="quiet")]
+
+
+def _left_out(facts: Facts) -> list[str]:
+    """Return a note on the rows of the training file without a label, if it has any."""
+    of_origin = (facts["environment"]["dataset"] or {}).get("origin") or {}
+    n_left = of_origin.get("rows_without_label", 0)
+    return [f"Left out of training, because they have no label: {wording.counted(n_left, 'row')}"] if n_left else []
 
 
 # Each of these warnings is "" if there is nothing to warn about.
@@ -234,8 +241,9 @@ def _survey_blocks(survey: Mapping[str, Mapping[str, Any]]) -> list[Block]:
     blocks: list[Block] = [*survey_tables(survey)]
     first, labels = next((name, split.get("labels") or {}) for name, split in survey.items())
     if len(labels) > MOST_CLASSES:
-        (rarest, least), *_, (commonest, most) = sorted(labels.items(), key=lambda one: one[1])
-        extremes = f"from {least:,} ({rarest}) to {most:,} ({commonest})"
+        rarest = min(labels, key=lambda label: labels[label])
+        commonest = max(reversed(labels), key=lambda label: labels[label])
+        extremes = f"from {labels[rarest]:,} ({rarest}) to {labels[commonest]:,} ({commonest})"
         blocks[1:] = [Text(f"{len(labels):,}; in {first} {extremes}", "Labels")]
     warnings = [shared_rows(name, split) for name, split in survey.items()]
     warnings += [labels_alike(labels), conflicting_rows(survey), markup(survey)]

@@ -85,7 +85,7 @@ def read_run(folder: Path) -> FinishedRun:
         scores = report["splits"][split]
         targets = (scores.get("target_tokens"), report.get("second_sentence"))
         scored = (report["task"], split, rows[split]["fingerprint"], scores["n"], *targets)
-        _ = scores[report["main_figure"]], report["throughput"]  # which a comparison reads
+        _ = scores[report["main_score"]], report["throughput"]  # which a comparison reads
         n_rows = rows.get("train", {}).get("rows")
         predictions = folder / "predictions.csv"
         explicit = _explicit_names(environment.get("overrides"))
@@ -138,7 +138,7 @@ def read_predictions(runs: Sequence[FinishedRun]) -> list[PredictionScores]:
         names = list(run.scores.get("per_class", {}))
         positive_label = run.scores.get("positive_label")
         positive = 1 if positive_label is None else names.index(positive_label)
-        scores.append(scores_of_predictions(labels, predicted, names, run.report["main_figure"], positive))
+        scores.append(scores_of_predictions(labels, predicted, names, run.report["main_score"], positive))
     return scores
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from encoderlab.errors import DataError
 from encoderlab.metrics.comparison import SEPARATOR
-from encoderlab.metrics.intervals import mean_of
+from encoderlab.metrics.intervals import mean_of, wilson
 from encoderlab.metrics.scores import within_range
 from encoderlab.reports import wording
 from encoderlab.reports.baselines import baseline_blocks, verdict_on
@@ -54,9 +54,11 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
     reports = [fold.report for fold in folds]
     scores = [report["splits"][TESTED] for report in reports]
     first = reports[0]
-    main_score = first["main_figure"]
+    main_score = first["main_score"]
     n_rows = sum(of_fold["n"] for of_fold in scores)
     test_to_train = n_rows / sum(fold.trained_on for fold in folds)
+
+    # The mean of each score that all folds have, with its interval.
     names = []
     for name in scores[0]:
         if name != "n" and all(_is_number(of_fold.get(name)) for of_fold in scores):
@@ -69,22 +71,25 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
         means[name] = mean.value
         has_width = bool(mean.deviation)  # folds that are all the same say nothing about other rows
         means[f"{name}_ci95"] = within_range(name, mean.interval) if has_width else None
+
+    # The same for the baselines, and each fold by itself.
     baselines = _baselines(reports, main_score, test_to_train)
     seconds = [report["throughput"].get("train_seconds") for report in reports]
     notes = [INTERVAL]
     if unused_test_rows:
         why = "because folds are made of the training rows"
         notes.append(f"The test split ({unused_test_rows:,} rows) was not used, {why}")
-    each = []
+    each_fold = []
     for number, (fold, of_fold) in enumerate(zip(folds, scores, strict=True), start=1):
         about = {"fold": number, "folder": fold.folder.name, "trained_on": fold.trained_on, "n": of_fold["n"]}
-        each.append(about | {name: of_fold[name] for name in names})
+        each_fold.append(about | {name: of_fold[name] for name in names})
+
     report = {
-        **{name: first.get(name) for name in ("command", "task", "data", "seed", "init_from", "model", "main_figure")},
+        **{name: first.get(name) for name in ("command", "task", "data", "seed", "init_from", "model", "main_score")},
         "scored_split": OUT_OF_FOLD,
         "splits": {OUT_OF_FOLD: means | {"per_class": _per_class(scores)}},
         "deviations": {name: mean.deviation for name, mean in over.items()},
-        "folds": each,
+        "folds": each_fold,
         "baselines": baselines,
         "verdict": verdict_on(baselines, f"Over the folds, the model's {wording.named_score(main_score, scores[0])}"),
         "throughput": {"train_seconds": None if None in seconds else round(sum(seconds), 3)},
@@ -162,6 +167,19 @@ def out_of_fold_table(
     return pd.concat([pd.DataFrame(ours), table.rename(columns=carried_names(table.columns, ours))], axis=1)
 
 
+def add_random_rows(report: dict[str, Any], table: pd.DataFrame, drawn: np.ndarray) -> None:
+    """Add to the report the accuracy on the rows that were `drawn` at random to be labelled: the others were chosen,
+    and stand for no other texts.
+    """
+    right = np.asarray(table["label"] == table["predicted"])[drawn]
+    accuracy = float(right.mean())
+    bounds = wilson(accuracy, len(right))
+    report["drawn_at_random"] = {"n": len(right), "accuracy": accuracy, "accuracy_ci95": bounds}
+    figure = f"accuracy is {wording.score(accuracy)} (95% interval {wording.interval(bounds)})"
+    rows = f"the {wording.counted(len(right), 'row')} that were drawn at random to be labelled"
+    report["notes"].append(f"On {rows}, {figure}: the others were chosen, and say less about new texts")
+
+
 def labels_to_check(table: pd.DataFrame, names: Sequence[str], target: str) -> pd.DataFrame:
     """Return the labels of a table from `out_of_fold_table` that should be checked, the least plausible first.
 
@@ -203,6 +221,8 @@ def labels_to_check(table: pd.DataFrame, names: Sequence[str], target: str) -> p
             "probability": probabilities[rows].max(1),
             "probability_of_label": probabilities[rows, labels[rows]],
         }
+
+    # The least plausible first; none if the model has learned nothing.
     columns = [name for name in ("file", "line", "fold", "text", "text_pair", "label") if name in table]
     listed = table.iloc[rows][columns].reset_index(drop=True).assign(**about)
     listed = listed.sort_values("probability_of_label", kind="stable").round(6)
@@ -221,7 +241,7 @@ def write_folds_report(
             write_table(folder / f"{name}.csv", list(table.columns), rows)
     if to_check is not None:
         report["label_errors"] = {"n": len(to_check), "of": len(predictions)}
-    mean = Text(wording.score(report["splits"][OUT_OF_FOLD][report["main_figure"]]), tone="headline")
+    mean = Text(wording.score(report["splits"][OUT_OF_FOLD][report["main_score"]]), tone="headline")
     blocks = [mean, *_blocks(report, to_check, MOST_LABELS), *settings_section(facts)]
     write_html_json(folder / "report.html", f"{title_of(report)}: {len(report['folds'])} folds", blocks, report)
 
@@ -236,7 +256,7 @@ def show_folds_report(
 
 def _blocks(report: Mapping[str, Any], to_check: pd.DataFrame | None, most_labels: int) -> list[Block]:
     """Return what page and screen show: the mean, the baselines, each fold, and labels to check."""
-    main_score = report["main_figure"]
+    main_score = report["main_score"]
     scores = report["splits"][OUT_OF_FOLD]
     mean = f"Mean {wording.named_score(main_score, scores)} {wording.with_interval(scores, main_score)}"
     labels: list[Block] = []

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
@@ -68,7 +68,7 @@ def write_predictions(
     columns |= {"predicted": (_named(label, label_names) for label in scores.predicted)}
     if probabilities is not None:  # generators: lists of all cells would take many times the memory of the array
         for name, of_class in zip(label_names, probabilities.T, strict=True):
-            columns[f"probability_{name}"] = (float(f"{one:.6g}") for one in of_class)
+            columns[f"probability_{name}"] = (float(f"{chance:.6g}") for chance in of_class)
     if carried is not None:
         for name, free in carried_names(carried.column_names, columns).items():
             columns[free] = _cells(carried, name)
@@ -77,8 +77,9 @@ def write_predictions(
 
 def _cells(rows: datasets.Dataset, name: str) -> Iterator[str | int | float]:
     """Yield the cells of a column, without holding more than a few: others may be as large as the texts."""
-    for batch in rows.select_columns([name]).iter(_ROWS_AT_A_TIME):
-        yield from map(cell, cast("dict[str, list[Any]]", batch)[name])
+    batches: Any = rows.select_columns([name]).iter(_ROWS_AT_A_TIME)
+    for batch in batches:
+        yield from map(cell, batch[name])
 
 
 def _named(ids: Any, names: Sequence[str]) -> str | float:

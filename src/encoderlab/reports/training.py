@@ -61,7 +61,7 @@ def run_report(run: Mapping[str, Any], splits: Mapping[str, SplitScores], **own:
     scored = scored_split(splits)
     report = {
         "scored_split": scored,
-        "main_figure": splits[scored].main_score,  # the name by which programs know the main score
+        "main_score": splits[scored].main_score,
         "splits": {name: _split_report(scores, run["seed"]) for name, scores in splits.items()},
         "baselines": {},
         "verdict": None,
@@ -79,6 +79,7 @@ def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) ->
     """Yield caveats that a reader of the scores should know."""
     if scored == "train":
         yield "The model was trained on these rows, so the scores show what it remembers, not what it can do."
+        return
     if checkpoint.get("chosen_on") == scored:
         yield f"The checkpoint was chosen on {scored}, the split it is scored on, so its scores are slightly too good."
     if scores.n == 1:
@@ -169,10 +170,10 @@ def pretraining_verdict(report: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def show_pairs(pairs: Mapping[str, Any], baselines: Mapping[str, Mapping[str, float]]) -> None:
     """Print what training reads and the baselines' scores on pairs, which may be none."""
-    each = []
+    shown = []
     for name, scores in baselines.items():
-        each.append(f"{BASELINE_NAMES.get(name, name)} {wording.score(scores.get('nsp_accuracy'))}")
-    show([*pair_lines(pairs), Text(", ".join(each), "Baselines on pairs (no encoder)")])
+        shown.append(f"{BASELINE_NAMES.get(name, name)} {wording.score(scores.get('nsp_accuracy'))}")
+    show([*pair_lines(pairs), Text(", ".join(shown), "Baselines on pairs (no encoder)")])
 
 
 def show_report(
@@ -238,7 +239,7 @@ def title_of(report: Mapping[str, Any]) -> str:
 def headline(report: Mapping[str, Any]) -> str:
     """Return the main score in words, and if most rows have one class, also how well the others are predicted."""
     scored = report["splits"][report["scored_split"]]
-    main_score = report["main_figure"]
+    main_score = report["main_score"]
     words = f"{wording.named_score(main_score, scored)} {wording.with_interval(scored, main_score)}"
     words += f" on {report['scored_split']} ({wording.counted(scored['n'], 'row')})"
     support = {name: of_class["support"] for name, of_class in scored.get("per_class", {}).items()}
@@ -271,7 +272,7 @@ def single_class_warning(report: Mapping[str, Any]) -> list[Text]:
     name = wording.shown(list(scored["per_class"])[predicted[0]], 60)
     words = f"The model predicts {name} for every row, so its accuracy is only the share of that class."
     remedy = "More steps may help."
-    if "f1" not in report["main_figure"]:
+    if "f1" not in report["main_score"]:
         remedy = "More steps may help, and so may task.class_weights=balanced task.score=f1_macro."
     return [Text(f"{words} {remedy}", "Warning", tone="bad")]
 
@@ -326,7 +327,11 @@ def write_report(
 
 
 def write_encoder_report(folder: Path, report: Mapping[str, Any], facts: Facts) -> None:
-    """Write the report of an encoder that learned from documents: the curves, report.html, and last report.json."""
+    """Write the report of an encoder without a task: the curves, report.html, and last report.json."""
+    if "pairs" not in report:  # it learned from labelled rows
+        sections = [*survey_section(facts, report.get("data_notes", [])), *settings_section(facts)]
+        _write_page(folder, report, _curves(folder, report), sections)
+        return
     documents = []
     for name, split in split_facts(facts).items():
         if "documents" in split:
@@ -350,7 +355,7 @@ def _curves(folder: Path, report: Mapping[str, Any]) -> dict[str, Plot]:
     lines = [json.loads(line) for line in text.splitlines()]
     if not lines:
         return {}
-    main_score = report["main_figure"]
+    main_score = report["main_score"]
     scores = "Losses, scores" if "pairs" in report else f"Loss, {wording.words_of(main_score)}"
     columns = [("loss", "loss", main_score, "")]
     if "second_sentence" in report:
@@ -388,7 +393,7 @@ def _page_blocks(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[B
         return [Heading(title), Text(about), drawn[name]] if name in drawn else []
 
     return [
-        Text(wording.score(scored[report["main_figure"]]), tone="headline"),
+        Text(wording.score(scored[report["main_score"]]), tone="headline"),
         Text(f"{headline(report)}."),
         *single_class_warning(report),
         Text(f"encoderlab {report['command']}, seed {report['seed']}", tone="quiet"),

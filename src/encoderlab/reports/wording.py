@@ -81,6 +81,10 @@ def speed(throughput: Mapping[str, float | None]) -> str:
 def checkpoint_words(checkpoint: Mapping[str, Any]) -> str:
     """Return which checkpoint was scored, and why."""
     step = f"step {number(checkpoint['step'])}"
+    if checkpoint.get("head_alone", {}).get("kept"):
+        step = "the head alone, on the encoder as pretrained"
+        if checkpoint["chosen_on"] is None:
+            return f"{step} ({checkpoint['chosen_by']})"
     if checkpoint["chosen_on"] is None:
         return f"{step}, the {checkpoint['chosen_by']}"
     return f"{step}, chosen by {words_of(checkpoint['chosen_by'])} on {checkpoint['chosen_on']}"

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from encoderlab.batch import Batch, Prediction, TeacherOutputs
 from encoderlab.config.commands import DistillConfig, OpenRunConfig, RunConfig, StudentStart
@@ -30,14 +30,16 @@ from encoderlab.data.files import read_unlabelled
 from encoderlab.data.tokens import tokenize_examples
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Positions
-from encoderlab.model.heads import MeanPool
+from encoderlab.model.heads import ClsPool, MeanPool
 from encoderlab.model.packing import attendable
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import open_model
-from encoderlab.runs.pretrained import TOKEN_TABLE, encoder_folder, load_pretrained, vocabulary_difference
+from encoderlab.runs.pretrained import TOKEN_TABLE, encoder_folder, load_pretrained, vocabulary_difference, weights_hash
 from encoderlab.system.device import Compute
 from encoderlab.system.files import sha256_of
 from encoderlab.system.processes import Processes
+from encoderlab.tasks.contrastive import Contrastive
+from encoderlab.tasks.contrastive_rows import ContrastiveRows
 from encoderlab.tasks.rows import ExampleRows, TaughtRows, followed_by
 from encoderlab.tasks.vectors import TeacherVectors
 from encoderlab.training.batches import Rows
@@ -54,7 +56,7 @@ def check_distillation(config: DistillConfig, processes: Processes) -> None:
         raise required_setting("teacher")
     if task.command == "pretrain":
         remedy = "Use task=teacher_vectors to distill on documents, or a task with labels such as task=sst2"
-        raise SettingError(f"task={task.name} is masked-language modelling and uses no teacher", remedy=remedy)
+        raise SettingError(f"task={task.name} is learned by encoderlab pretrain, without a teacher", remedy=remedy)
     if task.of_documents:
         return
     if task.target != "label":
@@ -138,8 +140,7 @@ class Teacher:
     def fingerprints(self, config: RunConfig) -> dict[str, str]:
         """Return hashes of the teacher's weights and of the unlabelled texts, by the setting that names them."""
         assert isinstance(config, DistillConfig)
-        weights = sorted(encoder_folder(config.teacher or "", "teacher").glob("model*.safetensors"))
-        hashes = {"teacher": " ".join(map(sha256_of, weights))}
+        hashes = {"teacher": weights_hash(encoder_folder(config.teacher or "", "teacher"))}
         if config.unlabelled is not None:
             hashes["unlabelled"] = sha256_of(Path(config.unlabelled).expanduser())
         return hashes
@@ -224,18 +225,43 @@ def teach_vectors(task: TeacherVectors, teacher: Model, compute: Compute) -> Non
     if task.max_length > (reach := teacher.shape.reach):
         wrong = f"model.max_length is {task.max_length}, but the teacher reads {reach} tokens"
         raise SettingError(wrong, allowed=f"at most {reach}", remedy=f"Set model.max_length={reach}")
+    task.teacher = vectors_by(teacher, MeanPool(), compute)
+
+
+def keep_vectors(model: Model, start: Model, train: Rows) -> None:
+    """Compute the vectors that a contrastive run keeps by the encoder it starts from, and which labels they relate.
+
+    The vector of a text is pooled as by `embed`: the first token's if that was trained to be it, otherwise the mean.
+    Raises DataError for a set of rows with only one label.
+    """
+    task = cast("Contrastive", model.task)
+    rows = cast("ContrastiveRows", train)
+    rows.refuse_lone_labels()
+    pool = ClsPool() if start.first_token_is_trained else MeanPool()
+    task.teacher = vectors_by(start, pool, model.compute)
+
+    def sequence_vectors(batch: Batch) -> Tensor:
+        assert task.teacher is not None
+        vectors = task.teacher(batch).sequence_vectors
+        assert vectors is not None
+        return vectors
+
+    rows.relate(sequence_vectors, model.tokenizer.pad_id, model.compute.device)
+
+
+def vectors_by(teacher: Model, pool: nn.Module, compute: Compute) -> Callable[[Batch], TeacherOutputs]:
+    """Return a function from a batch to a teacher's vectors of its texts, pooled so, and of its target tokens."""
     encoder = copy.deepcopy(teacher.network.encoder).to(compute.device).requires_grad_(False)
 
     def vectors(batch: Batch) -> TeacherOutputs:
-        """Return the vectors of the target tokens and, as the mean of its tokens' vectors, of each text of `batch`."""
         with torch.inference_mode(), compute.autocast():
             hidden = encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask)
-            pooled = MeanPool()(hidden, attendable(batch.attention_mask))
+            pooled = pool(hidden, attendable(batch.attention_mask))
             tokens = hidden.flatten(0, 1).index_select(0, batch.target_positions)
         # Autograd saves the targets for its backward pass, which is not possible with tensors made in inference mode.
         return TeacherOutputs(sequence_vectors=pooled.clone(), token_vectors=tokens.clone())
 
-    task.teacher = vectors
+    return vectors
 
 
 def start_student(student: Model, teacher: Model, start: StudentStart) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -18,30 +19,30 @@ from encoderlab.reports.facts import conflicting_rows, labels_alike, shared_rows
 from encoderlab.runs.document_facts import guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.explain import word_importance
 from encoderlab.runs.fit import Result
-from encoderlab.runs.frozen import frozen_vectors
+from encoderlab.runs.frozen import SHORTEST_RUN, frozen_vectors
 from encoderlab.runs.model import Model, Provenance
 from encoderlab.runs.model_folder import save_model
 from encoderlab.runs.prepare import Training
 from encoderlab.runs.records import files_of, run_facts, summary_of
 from encoderlab.runs.run import Run
+from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.pretraining import PretrainingConfig
 from encoderlab.tasks.stream import sample_of
 from encoderlab.training.batches import EVALUATION_SEED
 from encoderlab.training.checkpoint import keep_only_weights
 
-SHORTEST_RUN = 100  # steps: a shorter run has no frozen encoder as a baseline
-
 
 def finish(run: Run, training: Training, model: Model, scores: Mapping[str, SplitScores], result: Result) -> None:
-    """Save the model, and write and show the report of a run; it is the last thing that a run writes.
+    """Save the model, and write and show the report of a run; only clean-up follows.
 
     `model` is that of `training` with what scoring fitted on validation.
     """
-    if isinstance(training.data, Documents):
-        _finish_encoder(run, training, training.data, model, scores, result)
+    data = training.data
+    if isinstance(data, Data) and not model.config.task.of_vectors:
+        _finish_task(run, training, data, model, cast("Mapping[str, PredictionScores]", scores), result)
     else:
-        _finish_task(run, training, training.data, model, cast("Mapping[str, PredictionScores]", scores), result)
-    if not model.config.training.keep_state:
+        _finish_encoder(run, training, data, model, scores, result)
+    if not model.config.training.keep_state and run.has_checkpoint:
         keep_only_weights(run.checkpoints_folder, {result.checkpoint["step"]})
 
 
@@ -55,6 +56,9 @@ def _finish_task(
 ) -> None:
     """Save the model of a run on labelled rows, and write and show its report."""
     config = model.config
+    if not scores:  # of very few rows, none were held out
+        on_training = replace(model, processes=SINGLE_PROCESS).evaluate(training.rows["train"])
+        scores = {"train": cast("PredictionScores", on_training)}
     split = reports.scored_split(scores)
 
     # What a reader of the scores should know about the run and the rows.
@@ -88,7 +92,7 @@ def _finish_task(
 def _baselines(data: Data, split: str, model: Model) -> dict[str, Baseline]:
     """Return the baselines on a split; the linear ones of two classes get a threshold by the task's rule."""
     config = model.config
-    if not config.baselines:
+    if not config.baselines or split == "train":
         return {}
     steps = config.training.steps
     if steps is not None and steps < SHORTEST_RUN:
@@ -102,18 +106,20 @@ def _baselines(data: Data, split: str, model: Model) -> dict[str, Baseline]:
 def _finish_encoder(
     run: Run,
     training: Training,
-    data: Documents,
+    data: Data | Documents,
     model: Model,
     scores: Mapping[str, SplitScores],
     result: Result,
 ) -> None:
-    """Save an encoder that was trained on documents, and write and show its report."""
+    """Save an encoder without a task, and write and show its report."""
     config = model.config
     rows: Mapping[str, Any] = training.rows
-    notes = [*result.notes, *training.notes]
+    notes = [*result.notes, *training.notes, *training.data_notes]
     init_from = config.starts_from
     summary = summary_of(training.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
-    if isinstance(config.task, PretrainingConfig):
+    if isinstance(data, Data):
+        report = reports.run_report({**summary, "data_notes": training.data_notes}, scores)
+    elif isinstance(config.task, PretrainingConfig):
         report = pretraining_report(summary, model, data, rows, cast("Mapping[str, PretrainingScores]", scores))
     else:
         teacher = str(getattr(config, "teacher", None))

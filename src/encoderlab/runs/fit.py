@@ -21,7 +21,7 @@ from torch import Tensor
 
 from encoderlab.batch import Batch
 from encoderlab.errors import DataError, one_line
-from encoderlab.metrics.scores import is_lower_better
+from encoderlab.metrics.scores import SplitScores, is_lower_better
 from encoderlab.runs.journal import Journal, Progress, in_words
 from encoderlab.runs.model import Model
 from encoderlab.runs.run import Run
@@ -31,6 +31,7 @@ from encoderlab.training.batches import MicroBatches, Rows, training_batches
 from encoderlab.training.config import Keep, TrainingConfig, seconds_of, steps_per_epoch, total_steps
 from encoderlab.training.distribution import COMPILED, distribute, random_state, seed_dropout, set_random_states
 from encoderlab.training.loop import Learner, Step, StepsWithinMemory, horizon_of
+from encoderlab.training.loss import LabelWeights
 from encoderlab.training.optimizer import build_optimizer
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ CHECKPOINTS_KEPT = 2  # so that another is left if the newest is damaged
 WARM_UP = 3  # uncounted steps: they compile, allocate memory and fill caches
 TIMED = 30  # the most steps that are timed
 TIMED_SECONDS = 10.0
+FALLEN = 0.95  # of the loss without learning anything: clearly below it
 SCORING = 1 / 3  # of the time that training takes for a row: the forward pass, without the backward pass
 
 
@@ -48,7 +50,7 @@ class Result:
     """How a fit ended: the step whose weights the model now has, why that one, how fast it went, and notes on it."""
 
     checkpoint: dict[str, Any]
-    throughput: dict[str, float]
+    throughput: Mapping[str, float | None]
     notes: list[str]
 
 
@@ -77,7 +79,7 @@ def fit(model: Model, rows: Mapping[str, Rows], run: Run, micro_batches: MicroBa
     with _journal(model, run, state) as journal, deferred(), _without_collections():
 
         def evaluate_and_save() -> None:
-            # The clock of training stands while the model is scored and written.
+            # Pause the training clock while the model is scored and written.
             journal.pause()
             if validation is not None:
                 _offer(trained, validation, progress, journal)
@@ -86,7 +88,7 @@ def fit(model: Model, rows: Mapping[str, Rows], run: Run, micro_batches: MicroBa
             journal.resume()
 
         try:
-            # A run that was stopped between a step and its evaluation makes up for it.
+            # A run that was stopped between a step and its evaluation is evaluated now.
             if is_due(evaluate_every, progress) and progress.evaluated != progress.step:
                 evaluate_and_save()
 
@@ -104,7 +106,7 @@ def fit(model: Model, rows: Mapping[str, Rows], run: Run, micro_batches: MicroBa
                 if stops_early(training, progress):
                     break
 
-            # The last step counts, wherever the evaluations fell.
+            # Always evaluate and save after the last step.
             if progress.evaluated != progress.step:
                 evaluate_and_save()
         except Interrupted:
@@ -134,8 +136,20 @@ def _offer(model: Model, validation: Rows, progress: Progress, journal: Journal)
     scores = model.evaluate(validation)
     main_score = model.task.main_score
     sign = -1.0 if is_lower_better(main_score) else 1.0
-    progress.offer(sign * scores.values[main_score], scores.values["loss"])
+    learned = has_learned(scores, model.label_weights, progress, model.config.training.warmup)
+    progress.offer(sign * scores.values[main_score], scores.values["loss"], learned=learned)
     journal.evaluation("validation", scores, main_score)
+
+
+def has_learned(scores: SplitScores, weights: LabelWeights | None, progress: Progress, warmup: float) -> bool:
+    """Return whether the loss on validation has fallen since the first step: after the warmup, it is clearly below that
+    of predicting for every row how frequent the labels are, as far as that is known.
+
+    Runs of 40 and 60 steps ended by patience while they still predicted one label for every row.
+    """
+    of_frequencies = scores.loss_of_frequencies(None if weights is None else weights.double().cpu().numpy())
+    has_fallen = of_frequencies is None or scores.values["loss"] < FALLEN * of_frequencies
+    return has_fallen and progress.step > warmup * progress.of
 
 
 def stops_early(training: TrainingConfig, progress: Progress) -> bool:

@@ -3,15 +3,20 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from encoderlab.config.commands import RunConfig
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Folded
 from encoderlab.reports import folds as reports
 from encoderlab.reports.folds import OUT_OF_FOLD
+from encoderlab.runs.labels_so_far import FEW_RANDOM
 from encoderlab.runs.records import announce, files_of, open_run, run_facts
-from encoderlab.runs.resume import AUTO, HARDWARE, environment_of, resumed
+from encoderlab.runs.resume import AUTO, HARDWARE, environment_of, resumed, threads_of
 from encoderlab.runs.run import Run
+from encoderlab.runs.selection import SELECTED, Reason
 from encoderlab.runs.settle import Config
+from encoderlab.runs.tracking import check_trackers
 from encoderlab.system.device import choose_compute
 from encoderlab.system.processes import Processes, stop_if_interrupted
 
@@ -30,6 +35,7 @@ def cross_validate(config: Config, command: str, processes: Processes, train: Tr
     is_dry = config.dry_run
     resume = config.resume or (AUTO if config.run_dir is not None else None)
     requested = resumed(replace(config, resume=resume, dry_run=False), command, processes)
+    check_trackers(requested)
 
     # All rows are read once, to know which fold each of them is in.
     with processes.main_process_first():
@@ -41,7 +47,10 @@ def cross_validate(config: Config, command: str, processes: Processes, train: Tr
 
     training = requested.training
     compute = choose_compute(
-        training.device, training.precision.value, training.threads, deterministic=training.deterministic
+        training.device,
+        training.precision.value,
+        threads_of(requested, processes),
+        deterministic=training.deterministic,
     )
     with open_run(requested, command, data, compute, processes, requested=requested) as run:
         # What the frequencies of labels decide is the same in every fold.
@@ -105,6 +114,10 @@ def report_folds(run: Run, command: str, data: Data, folded: Folded, runs: Seque
     report = reports.build_folds_report(finished, data.origin["unused_test_rows"] or 0)
     where = list(map(rows.where, range(len(rows))))
     table = reports.out_of_fold_table([of_fold.predictions_file for of_fold in runs], folded.folds, where, labels)
+    if rows.target == "label" and SELECTED in table:
+        drawn = np.asarray(table[SELECTED] == Reason.random.value)
+        if FEW_RANDOM <= drawn.sum() < len(drawn):
+            reports.add_random_rows(report, table, drawn)
     judged = rows.target in ("label", "label_set")
     to_check = reports.labels_to_check(table, labels, rows.target) if judged else None
     reports.write_folds_report(run.folder, report, run_facts(run, command), table, to_check)

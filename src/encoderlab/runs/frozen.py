@@ -1,13 +1,22 @@
-"""Linear models on the vectors of an encoder that is not trained: a baseline of reports, and the start of a head."""
+"""Linear models on the vectors of an encoder that is not trained: a baseline of reports, and the head of a model."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
+from torch import nn
 
-from encoderlab.baselines.supervised import MOST_FROZEN_ROWS
+from encoderlab.baselines.supervised import (
+    MOST_FROZEN_ROWS,
+    choose_strength,
+    one_thread_quietly,
+)
+from encoderlab.batch import Batch, Prediction
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Split, TextExample
 from encoderlab.data.tokenizers import SymbolsConfig, TokenizerConfig
@@ -21,7 +30,10 @@ from encoderlab.system.device import Compute
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.training.config import MANY_LABELS
 
-PROBED, MOST_UNKNOWN = 200, 0.2  # training rows, and the share of their tokens that the shipped encoder may not know
+PROBED = 200  # training rows
+MOST_UNKNOWN = 0.2  # share of their tokens that the shipped encoder may not know
+NEVER = 20.0  # how far the logit of a class without training rows is below the others
+SHORTEST_RUN = 100  # steps: a shorter run is a trial, which is compared with no linear model on frozen vectors
 
 
 def frozen_vectors(
@@ -35,26 +47,28 @@ def frozen_vectors(
     if train.holds_words or isinstance(tokenizer, SymbolsConfig):
         return f"{SHIPPED} reads texts, and these rows are words or symbols"
     box = read_model(shipped_folder(SHIPPED) or Path(SHIPPED))
-    probed = train.evenly(PROBED)
-    ids, _ = box.tokenizer.encode_flat([text[:1000] for text in probed.texts()])
-    unknown = (ids == box.tokenizer.unk_id).sum() / max(len(ids), 1)
+    unknown = share_unknown(box, train)
     if unknown > MOST_UNKNOWN:
         return f"{SHIPPED} does not know {unknown:.0%} of the tokens: it reads English"
     box.network.to(compute.device)
     encoder = replace(box, compute=compute)
+    return lambda split: vectors_of_texts(encoder, list(split.of_texts()))
 
-    def encoded(texts: list[str]) -> np.ndarray:
-        return encoder.vectors(encoder.rows([TextExample(text) for text in texts]), normalize=True)
 
-    def vectors(split: Split) -> np.ndarray:
-        pairs = [(example.text, example.text_pair) for example in split.of_texts()]
-        first = encoded([text for text, _ in pairs])
-        if not pairs or pairs[0][1] is None:
-            return first
-        both = torch.from_numpy(np.concatenate([first, encoded([text or "" for _, text in pairs])]))
-        return compared(both).numpy() / first.shape[1] ** 0.5
+def share_unknown(encoder: Model, split: Split) -> float:
+    """Return the share of the tokens of some rows' texts that an encoder does not know."""
+    ids, _ = encoder.tokenizer.encode_flat([text[:1000] for text in split.evenly(PROBED).texts()])
+    return float((ids == encoder.tokenizer.unk_id).sum() / max(len(ids), 1))
 
-    return vectors
+
+def vectors_of_texts(encoder: Model, examples: Sequence[TextExample]) -> np.ndarray:
+    """Return a vector of length 1 for each text; for a pair, the comparison of both texts' vectors."""
+    first = encoder.vectors(encoder.rows([TextExample(example.text) for example in examples]), normalize=True)
+    if not examples or examples[0].text_pair is None:
+        return first
+    seconds = [TextExample(example.text_pair or "") for example in examples]
+    both = torch.from_numpy(np.concatenate([first, encoder.vectors(encoder.rows(seconds), normalize=True)]))
+    return compared(both).numpy() / first.shape[1] ** 0.5
 
 
 def wants_linear_head(model: Model, data: Data) -> bool:
@@ -70,29 +84,38 @@ def wants_linear_head(model: Model, data: Data) -> bool:
     n_rows = len(data.split("train"))
     if model.network.separates_pairs:
         return n_rows <= MOST_FROZEN_ROWS
-    if len(model.labels) < MANY_LABELS or model.shape.pooling is not Pooling.mean:
+    reads_sentence_vectors = model.shape.pooling is Pooling.mean or model.first_token_is_trained
+    if len(model.labels) < MANY_LABELS or not reads_sentence_vectors:
         return False
     held_out = data.by_name["validation"] if "validation" in data.origin.get("taken_from_train", {}) else ()
     return has_few_rows(config.training, config.task, n_rows + len(held_out), len(model.labels))
 
 
-def set_linear_head(model: Model, rows: ExampleRows) -> None:
-    """Put the weights of logistic regression on what the head reads into the head (Kumar et al. 2022)."""
+def set_linear_head(model: Model, rows: ExampleRows, *, tuned: bool = False) -> None:
+    """Put the weights of logistic regression on what the head reads into the head (Kumar et al. 2022).
+
+    Classes weigh as they do in the loss. If it is `tuned`, its strength is chosen by cross-validation.
+    """
     from sklearn.linear_model import LogisticRegression
-    from threadpoolctl import threadpool_limits
 
     head = model.network.sequence_head
-    assert head is not None and rows.targets is not None
-    model.network.eval()
+    assert head is not None and rows.targets is not None and rows.targets.of_rows is not None
+    features = _head_inputs(model, rows).astype(np.float64)
+    classes = rows.targets.of_rows
 
     # The features are centred and scaled, so that the strength of the regularization means the same everywhere.
-    separate = model.network.separates_pairs
-    features = (_pair_features(model, rows) if separate else model.vectors(rows)).astype(np.float64)
     mean = features.mean(0)
     scale = 1 / np.sqrt(features.var(0).sum())
-    with threadpool_limits(1):
-        regression = LogisticRegression(C=WIDTH if separate else 1, max_iter=1000)
-        regression.fit((features - mean) * scale, rows.targets.of_rows)
+    scaled = (features - mean) * scale
+    weights = None
+    if model.label_weights is not None:
+        weights = {int(id_): float(model.label_weights[id_]) for id_ in np.unique(classes)}
+    strength = WIDTH if model.network.separates_pairs else 1
+    regression = LogisticRegression(C=strength, max_iter=1000, class_weight=weights)
+    with one_thread_quietly():
+        if tuned:
+            choose_strength(regression, "C", "neg_log_loss", scaled, classes, len(model.labels), rows.weights)
+        regression.fit(scaled, classes, rows.weights)
 
     # The head reads the features as they are.
     weight = regression.coef_ * scale
@@ -101,18 +124,25 @@ def set_linear_head(model: Model, rows: ExampleRows) -> None:
         weight = np.concatenate([-weight, weight]) / 2
         bias = np.concatenate([-bias, bias]) / 2
     with torch.no_grad():
+        if tuned:  # a class without training rows is never predicted
+            head.weight.zero_()
+            head.bias.fill_(float(bias.min()) - NEVER)
         head.weight[regression.classes_] = torch.from_numpy(weight).to(head.weight)
         head.bias[regression.classes_] = torch.from_numpy(bias).to(head.bias)
 
 
-@torch.inference_mode()
-def _pair_features(model: Model, rows: ExampleRows) -> np.ndarray:
-    """Return what the head reads of pairs whose texts are read separately: [rows, WIDTH * d_model]."""
-    features = np.empty((len(rows), WIDTH * model.shape.d_model), np.float32)
-    for batch in model.scoring_batches(rows):
-        with model.compute.autocast():
-            of_batch = model.network.pair_features(
-                batch.input_ids, batch.token_type_ids, batch.attention_mask, batch.n_tokens
-            )
-        features[batch.rows.cpu().numpy()] = of_batch.float().cpu().numpy()
-    return features
+def _head_inputs(model: Model, rows: ExampleRows) -> np.ndarray:
+    """Return what the head reads of each row: [rows, features]."""
+    network = model.network
+    network.eval()
+
+    def read(prediction: Prediction, batch: Batch) -> np.ndarray:  # noqa: ARG001
+        assert prediction.sequence_logits is not None
+        return prediction.sequence_logits.float().cpu().numpy()
+
+    head = network.sequence_head
+    network.sequence_head = cast("nn.Linear", nn.Identity())
+    try:
+        return np.stack(model.outputs(rows, read))
+    finally:
+        network.sequence_head = head

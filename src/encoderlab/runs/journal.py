@@ -27,8 +27,9 @@ class Progress:
     """How far a run has come, as its checkpoints keep it.
 
     `step` is the last step taken, `of` how many, and `evaluated` the step of the last evaluation. The best evaluation
-    had `best_score` and `best_loss` at `best_step`; `without_better` counts those after the first one with this score.
-    The totals are of training only: `seconds`, `examples`, real `tokens`, and tokens with padding.
+    had `best_score` and `best_loss` at `best_step`; `without_better` counts those after the first one with this score,
+    from when something was learned (`has_learned`). The totals are of training only: `seconds`, `examples`, real
+    `tokens`, and tokens with padding.
     """
 
     step: int = 0
@@ -38,6 +39,7 @@ class Progress:
     best_loss: float = math.inf
     best_step: int = 0
     without_better: int = 0
+    has_learned: bool = False
     seconds: float = 0.0
     examples: int = 0
     tokens: int = 0
@@ -45,18 +47,23 @@ class Progress:
 
     def count(self, step: Step) -> None:
         """Add a step that was taken."""
-        self.step, self.of = step.number, step.of
+        self.step = step.number
+        self.of = step.expected_total
         self.examples += step.totals.examples
         self.tokens += step.totals.tokens
         self.padded_tokens += step.totals.padded_tokens
 
-    def offer(self, score: float, loss: float) -> None:
+    def offer(self, score: float, loss: float, *, learned: bool = True) -> None:
         """Record the evaluation after the last step. Ties in the score go to the lower loss, and ties in both to the
-        earlier one; a tie is no better score for patience.
+        earlier one; a tie is no better score for patience, which counts from the first evaluation that `learned`.
         """
-        self.without_better = 0 if score > self.best_score else self.without_better + 1
+        counts = self.has_learned and score <= self.best_score
+        self.without_better = self.without_better + 1 if counts else 0
+        self.has_learned = self.has_learned or learned
         if (score, -loss) > (self.best_score, -self.best_loss):
-            self.best_score, self.best_loss, self.best_step = score, loss, self.step
+            self.best_score = score
+            self.best_loss = loss
+            self.best_step = self.step
 
 
 class Journal:
@@ -72,7 +79,9 @@ class Journal:
     def __init__(
         self, path: Path, log_every: int, per_epoch: int, progress: Progress, events: Path | None = None
     ) -> None:
-        self.log_every, self.per_epoch, self.progress = log_every, per_epoch, progress
+        self.log_every = log_every
+        self.per_epoch = per_epoch
+        self.progress = progress
         _drop_lines_beyond(path, progress)
         self._file = path.open("a", encoding="utf-8")
         self._events: SummaryWriter | None = None
@@ -83,6 +92,7 @@ class Journal:
         self._bar: tqdm[Any] | None = None  # from the first step on, which says of how many it is
         self._shown: dict[str, str] = {}
         self._last = time.perf_counter()
+        self._is_running = True
 
     def __enter__(self) -> Journal:
         return self
@@ -97,12 +107,13 @@ class Journal:
     def step(self, step: Step) -> None:
         """Log a step, which `progress` has counted, if its turn has come."""
         if self._bar is None:
-            self._bar = progress_bar("training", "steps", step.of, initial=step.number - 1)
-        self._bar.total = step.of
+            self._bar = progress_bar("training", "steps", step.expected_total, initial=step.number - 1)
+        self._bar.total = step.expected_total
         if step.number == 1 or step.number % self.log_every == 0:
             numbers = step.numbers()
-            self.pause()
-            speed, totals = self._speed(), ("examples", "tokens", "padded_tokens", "seconds")
+            self._read_clock()
+            speed = self._speed()
+            totals = ("examples", "tokens", "padded_tokens", "seconds")
             counts = {name: round(getattr(self.progress, name), 4) for name in totals}
             self._write("step", **numbers, **speed, **counts, time=round(time.time(), 3))
             self._shown |= {"loss": f"{numbers['loss']:.3f}", "tokens/s": f"{speed['tokens_per_second']:,.0f}"}
@@ -111,23 +122,30 @@ class Journal:
 
     def pause(self) -> None:
         """Stop the clock, until it is started with `resume`: what follows is not training."""
-        now = time.perf_counter()
-        self.progress.seconds += now - self._last
-        self._last = now
+        self._read_clock()
+        self._is_running = False
 
     def resume(self) -> None:
         """Start the clock again."""
         self._last = time.perf_counter()
+        self._is_running = True
+
+    def _read_clock(self) -> None:
+        """Add the time since the last reading to the seconds of training, if the clock is running."""
+        now = time.perf_counter()
+        if self._is_running:
+            self.progress.seconds += now - self._last
+        self._last = now
 
     def evaluation(self, split: str, scores: SplitScores, score: str) -> None:
         """Log an evaluation, and print its score and the remaining time on standard error."""
-        seconds, step, of = self.progress.seconds, self.progress.step, self.progress.of
-        self._write("evaluation", split=split, seconds=round(seconds, 4), **scores.values)
+        progress = self.progress
+        self._write("evaluation", split=split, seconds=round(progress.seconds, 4), **scores.values)
         self._shown[score] = f"{scores.values[score]:.4f}"
         numbers = f"{score} {scores.values[score]:.4f}, loss {scores.values['loss']:.4f}"
-        left = seconds / step * (of - step)
+        left = progress.seconds / progress.step * (progress.of - progress.step)
         ending = f"; about {in_words(left)} left" if left else ""
-        tqdm.write(f"step {step:,} of {of:,}: {split} {numbers}{ending}", file=sys.stderr)
+        tqdm.write(f"step {progress.step:,} of {progress.of:,}: {split} {numbers}{ending}", file=sys.stderr)
 
     def throughput(self) -> dict[str, float]:
         """Return the speed of training in real tokens and examples, the share of padding, and the seconds."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import cast
 
 from encoderlab.config.commands import CommandConfig, RunConfig
 from encoderlab.data.data import Data
-from encoderlab.data.dataset import ColumnDataset, DatasetConfig
+from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.documents import Documents
 from encoderlab.errors import SettingError
-from encoderlab.runs.settle import has_few_rows
+from encoderlab.runs.settle import has_few_rows, too_few_to_hold_out
 from encoderlab.tasks.pretraining import DocumentTaskConfig
 from encoderlab.tasks.task import TaskConfig
 
@@ -20,7 +21,8 @@ def load_data(config: RunConfig, *, scored: bool = True) -> Data | Documents:
 
     If `dataset.validation_fraction` is open, and a tenth of the rows is too few to choose a checkpoint by, all rows are
     trained on, unless the task fits thresholds on held-out rows, or there is no other split although one is to be
-    `scored`. Raises SettingError or DataError if the dataset cannot be read, or nothing can be learned.
+    `scored`. Very few rows are all trained on in any case. Raises SettingError or DataError if the dataset cannot be
+    read, or nothing can be learned.
     """
     if config.task.of_documents:
         if config.dataset.is_stream and config.training.steps is None and config.training.budget is None:
@@ -29,6 +31,7 @@ def load_data(config: RunConfig, *, scored: bool = True) -> Data | Documents:
         return load_documents(config.dataset, config.task, config)
 
     data = config.dataset.load(config.cache, config.task.target)
+    data = replace(data, may_lack_labels=config.task.of_vectors)
     if _trains_on_all_rows(config, data, scored=scored):
         data = data.without_validation()
         why = f"training.min_validation_rows={config.training.min_validation_rows}, and two per label"
@@ -36,6 +39,11 @@ def load_data(config: RunConfig, *, scored: bool = True) -> Data | Documents:
         print(f"{all_rows}: a tenth would be too few to choose a checkpoint by ({why})", file=sys.stderr)
     data.check_training_labels()
     return data
+
+
+def has_rows_to_score(data: Data) -> bool:
+    """Return whether there are rows that the model is not trained on."""
+    return "validation" in data.by_name or "test" in data.by_name
 
 
 def load_documents(dataset: DatasetConfig, task: TaskConfig, config: CommandConfig) -> Documents:
@@ -48,11 +56,11 @@ def load_documents(dataset: DatasetConfig, task: TaskConfig, config: CommandConf
 
 def _trains_on_all_rows(config: RunConfig, data: Data, *, scored: bool) -> bool:
     """Return whether the rows that were held out for validation are better trained on."""
-    dataset = config.dataset
-    is_open = isinstance(dataset, ColumnDataset) and dataset.validation_fraction is None
-    if not is_open or data.undivided is None or config.task.fits_thresholds:
-        return False
-    if scored and "test" not in data.by_name:
+    if not config.dataset.leaves_validation_open or data.undivided is None:
         return False
     n_rows = len(data.split("train")) + len(data.split("validation"))
+    if too_few_to_hold_out(config.training, n_rows):
+        return True
+    if config.task.fits_thresholds or (scored and "test" not in data.by_name):
+        return False
     return has_few_rows(config.training, config.task, n_rows, len(data.labels))

@@ -99,8 +99,7 @@ class Model:
     @property
     def shape(self) -> ModelConfig:
         """Return the encoder's settings in full."""
-        assert isinstance(self.config.model, ModelConfig), "the settings have not been settled"
-        return self.config.model
+        return self.config.shape
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -174,7 +173,7 @@ class Model:
         """
         examples = self._examples(texts)
         for example in examples:
-            self.check_paired(isinstance(example, TextExample) and example.text_pair is not None)
+            self.check_paired(example.paired)
         predictions = []
         for example, prediction in zip(examples, self.predictions(examples), strict=True):
             predictions.append(unless_blank(example, self.task.plain(prediction)))
@@ -184,7 +183,8 @@ class Model:
         self, texts: str | Sequence[str | tuple[str, str]], pooling: str | None = None, *, normalize: bool | None = None
     ) -> np.ndarray:
         """Return a vector for each text, [texts, d_model]: the `mean` of its tokens or its `cls`, of length 1 if
-        `normalize`. What is left out is as the encoder's sentence vectors were trained, else the mean of any length.
+        `normalize`. Without a `pooling` it is `cls` if the first token was trained to stand for the whole text, else
+        `mean`; without `normalize` it has length 1 if the encoder's sentence vectors were trained so.
 
         Raises SettingError and DataError as `predict` does.
         """
@@ -232,12 +232,11 @@ class Model:
     ) -> np.ndarray:
         """Return the vector of each row, [rows, d_model]; for a row in several windows, the mean of theirs.
 
-        Without a `pooling`, it is that of the first token for an encoder whose sentence vectors were trained so, else
-        the mean.
+        Without a `pooling`, it is that of the first token if that was trained to stand for the whole text, else the
+        mean.
         """
         if pooling is None:
-            of_first = self.shape.pooling is Pooling.cls and self.shape.pairs is Pairs.separate
-            pooling = VectorPooling.cls if of_first else VectorPooling.mean
+            pooling = VectorPooling.cls if self.first_token_is_trained else VectorPooling.mean
         encode = partial(self._vectors_of_batch, pooling=pooling, normalize=normalize)
         vectors = np.empty((len(rows), self.shape.d_model), np.float32)
         for batch, of_rows in predict_batches(self.scoring_batches(rows), encode, self.compute):
@@ -268,6 +267,17 @@ class Model:
             expected, got = ("pairs of texts", "one text") if trained_on_pairs else ("single texts", "a pair")
             remedy = "Add text_pair (or its column)" if trained_on_pairs else "Remove text_pair"
             raise DataError(f"This model was trained on {expected}, but {got} was given", remedy=remedy)
+
+    @property
+    def first_token_is_trained(self) -> bool:
+        """Return whether the vector of the first token was trained to stand for the whole text: by labels, or, in an
+        encoder that reads the texts of a pair separately, as its sentence vector.
+        """
+        if self.shape.pooling is not Pooling.cls:
+            return False
+        heads = self.task.heads
+        by_labels = heads.sequence_classes is not None and not heads.vocabulary
+        return by_labels or self.shape.pairs is Pairs.separate
 
     @property
     def own_dataset(self) -> DatasetConfig:
@@ -324,8 +334,8 @@ def build_network(config: RunConfig, tokenizer: Tokenizer, heads: HeadSizes, pro
 
     Raises SettingError if they do not fit into memory.
     """
-    assert isinstance(config.model, ModelConfig)
-    arguments = (config.model, tokenizer.vocabulary_size, tokenizer.pad_id, heads)
+    shape = config.shape
+    arguments = (shape, tokenizer.vocabulary_size, tokenizer.pad_id, heads)
     torch.manual_seed(config.seed)
     if is_sharded(config.training, processes) and not processes.is_main:
         return without_weights(*arguments)
@@ -335,5 +345,5 @@ def build_network(config: RunConfig, tokenizer: Tokenizer, heads: HeadSizes, pro
         if isinstance(error, RuntimeError) and "allocate" not in str(error):
             raise
     size = f"{without_weights(*arguments).n_parameters:,} parameters"
-    remedy = f"Choose a smaller one than model.n_layers={config.model.n_layers} model.d_model={config.model.d_model}"
+    remedy = f"Choose a smaller one than model.n_layers={shape.n_layers} model.d_model={shape.d_model}"
     raise SettingError(f"A model of {size} does not fit into this machine's memory", remedy=remedy)

@@ -115,9 +115,12 @@ def encoder_shape(config: RunConfig) -> ModelConfig:
 def encoder_alone(model: Model, name: str) -> Model:
     """Return the encoder of a model without a head, called `name`, without the run's dataset.
 
-    Models trained from it use mean pooling unless configured otherwise, and reports call it by that name.
+    Models trained from it use mean pooling unless its first token was trained to be the vector of a text, and reports
+    call it by that name.
     """
-    shape = replace(encoder_shape(model.config), name=name, pooling=Pooling.mean)
+    shape = replace(encoder_shape(model.config), name=name)
+    if not model.config.task.of_vectors:
+        shape = replace(shape, pooling=Pooling.mean)
     no_dataset: Any = None
     config = replace(model.config, task=EncodingConfig(name=name), dataset=no_dataset, model=shape, run_dir=None)
     task = config.task.build(model.tokenizer, [], shape.reach)

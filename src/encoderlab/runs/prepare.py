@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -15,20 +15,22 @@ from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import SettingError
-from encoderlab.model.config import ModelConfig, Pairs
+from encoderlab.model.config import Pairs
 from encoderlab.reports.facts import show_survey
 from encoderlab.reports.training import show_pairs
-from encoderlab.runs.distillation import Teacher, check_distillation
+from encoderlab.runs.distillation import Teacher, check_distillation, keep_vectors
 from encoderlab.runs.document_facts import pair_facts
 from encoderlab.runs.frozen import set_linear_head, wants_linear_head
-from encoderlab.runs.load_data import load_data
+from encoderlab.runs.head_alone import HeadAlone, prepare_head_alone
+from encoderlab.runs.load_data import has_rows_to_score, load_data
 from encoderlab.runs.model import Model, build_network
-from encoderlab.runs.pretrained import load_into, load_start, shape_for, tokenizer_for
+from encoderlab.runs.pretrained import load_into, load_start, shape_for, start_fingerprint, tokenizer_for
 from encoderlab.runs.records import announce, open_run
-from encoderlab.runs.resume import environment_of, resumed
+from encoderlab.runs.resume import environment_of, resumed, threads_of
 from encoderlab.runs.run import Run
-from encoderlab.runs.settle import Facts, settle
+from encoderlab.runs.settle import Facts, settle, too_few_to_hold_out
 from encoderlab.runs.tokens import Tokens
+from encoderlab.runs.tracking import check_trackers
 from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.rows import ExampleRows
@@ -47,7 +49,8 @@ class Training:
 
     The `model` has the final settings; `requested` are those before the open ones were decided, and `notes` say what
     was decided. `data_notes` say which rows are read in part. `rows` are those of `train` and of the
-    splits that are scored.
+    splits that are scored. `head_alone` is what the finetuned model is compared with, or takes its place (None: it is
+    not).
     """
 
     command: str
@@ -59,6 +62,7 @@ class Training:
     notes: list[str]
     data_notes: list[str]
     files: Mapping[str, str]
+    head_alone: HeadAlone | None = None
 
     def open_run(self) -> AbstractContextManager[Run]:
         """Open the run's folder, new or resumed, with its settings recorded in it."""
@@ -80,6 +84,8 @@ class Training:
         epoch = "window" if model.config.dataset.is_stream else "epoch"
         evaluated = "validation" in self.rows
         length = length_in_words(model.config.training, len(self.rows["train"]), evaluated=evaluated, epoch=epoch)
+        if self.head_alone is not None and self.head_alone.chosen is not None:
+            length = "no steps: the head is a logistic regression on the encoder's vectors"
         parameters = f"{model.network.n_parameters:,} parameters"
         announce(parameters, *model.choices, str(self.micro_batches), length, f"run folder {run.folder}")
 
@@ -102,7 +108,11 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
     # The main process reads and tokenises, and the others find its work in the cache.
     with processes.main_process_first():
         data = load_data(config, scored=scored)
-        names = data.scored_splits() if scored else [name for name in ("validation", "test") if name in data.by_name]
+        names = (
+            splits_to_score(config, data)
+            if scored
+            else [name for name in ("validation", "test") if name in data.by_name]
+        )
         if isinstance(data, Data):
             show_survey(data.description()["splits"])
         if teacher is not None:
@@ -116,7 +126,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
         compute = choose_compute(
             config.training.device,
             config.training.precision.value,
-            config.training.threads,
+            threads_of(config, processes),
             width=width,
             deterministic=config.training.deterministic,
             processes=processes,
@@ -128,6 +138,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
             survey=data.survey if isinstance(data, Data) else None,
             held_out="validation" in data.origin.get("taken_from_train", {}),
             has_validation=data.has_validation,
+            is_tested=bool(names) or not scored,
             paired=data.paired,
             start=shape_for(config.task, start),
             teacher_width=None if teacher is None else teacher.width,
@@ -147,19 +158,37 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
             show_pairs(pair_facts(cast("SentenceRows", rows["train"]), data), {})
         for note in (*notes, *data_notes):
             print(note, file=sys.stderr)
-        if teacher is not None:
-            rows = teacher.teach(config, model, start, data, rows)
+        rows = taught(config, model, start, teacher, data, rows)
 
-    # What is set once the rows are known: a head that starts at a linear model, and a compiled encoder.
+    micro_batches = MicroBatches.of(requested.training, config.training, processes)
+    if config.task.of_vectors:
+        micro_batches = replace(micro_batches, reason="of rows that are compared", open=False)
+
+    # What is set once the rows are known: a head that starts at a linear model, the head alone, a compiled encoder.
+    head_alone = None
     if isinstance(data, Data) and not config.dry_run:
+        head_alone, more = prepare_head_alone(model, data, rows, command, micro_batches)
+        notes += more
         notes += start_at_linear_head(model, data, rows)
     model.compiled = compile_if_it_pays(model, rows["train"])
     if config.resume is not None:  # its settings are settled, so that only its records know what was decided
         resume = Run(config.resume)  # which other machines need not have
         notes = processes.broadcast_from_main(lambda: environment_of(resume).get("notes")) or notes
-    micro_batches = MicroBatches.of(requested.training, config.training, processes)
     files = {} if teacher is None else teacher.fingerprints(config)
-    return Training(command, requested, data, model, rows, micro_batches, notes, data_notes, files)
+    files |= start_fingerprint(config, processes)
+    return Training(command, requested, data, model, rows, micro_batches, notes, data_notes, files, head_alone)
+
+
+def splits_to_score(config: RunConfig, data: Data | Documents) -> list[str]:
+    """Return the splits that a report scores besides `train`, which is scored if it has very few rows and is alone.
+
+    Raises DataError if none has labels.
+    """
+    if isinstance(data, Data):
+        n_rows = len(data.split("train"))
+        if not has_rows_to_score(data) and too_few_to_hold_out(config.training, n_rows):
+            return []
+    return data.scored_splits()
 
 
 def reading_notes(model: Model, rows: Mapping[str, Rows]) -> list[str]:
@@ -174,12 +203,19 @@ def reading_notes(model: Model, rows: Mapping[str, Rows]) -> list[str]:
 
 def _check_command(config: RunConfig, command: str, processes: Processes) -> None:
     """Raise SettingError for a task that another command trains, or a teacher that cannot teach it."""
+    check_trackers(config)
     task = config.task
     if command == "pretrain" and task.command != "pretrain":
         wrong = f"task={task.name} needs labels, which pretraining does not use"
         raise SettingError(wrong, remedy=f"Remove task, or run encoderlab train task={task.name}")
-    if command in ("train", "finetune") and task.of_documents:
-        raise SettingError(f"task={task.name} has no labels to learn", remedy=f"Run encoderlab {task.command}")
+    if command in ("train", "finetune") and task.command != "train":
+        raise SettingError(f"task={task.name} has no labels to predict", remedy=f"Run encoderlab {task.command}")
+    if task.of_vectors and config.starts_from is None:
+        wrong = f"task={task.name} keeps the vectors of an encoder near those it had, but init_from names none"
+        raise SettingError(wrong, remedy="Set init_from=mini-en, or to another encoder")
+    if task.of_vectors and processes.size > 1:
+        wrong = f"task={task.name} needs a single process, and there are {processes.size}"
+        raise SettingError(wrong, remedy="Start one process")
     if isinstance(config, DistillConfig):
         check_distillation(config, processes)
 
@@ -198,10 +234,10 @@ def build_model(
     The weights depend only on `config.seed` and `start`. Raises SettingError and DataError if the parts do not match
     each other or this machine.
     """
-    assert isinstance(config.model, ModelConfig)
-    if config.model.pairs is Pairs.separate and tokenizer.pair_separators > 1:
+    shape = config.shape
+    if shape.pairs is Pairs.separate and tokenizer.pair_separators > 1:
         tokenizer = tokenizer.with_pair_separators(1)  # each text ends in one when it is read by itself
-    task = config.task.build(tokenizer, data.labels, config.model.reach)
+    task = config.task.build(tokenizer, data.labels, shape.reach)
     network = build_network(config, tokenizer, task.heads, processes)
 
     # Pretrained weights take the place of drawn ones, except in heads for other labels.
@@ -218,9 +254,27 @@ def build_model(
         task.start_head(network, data.survey["train"], label_weights)
 
     freeze(network, config.training)
+    if task.freezes_tokens:
+        network.encoder.embeddings.token.weight.requires_grad_(False)
     if not is_sharded(config.training, processes):
         network.to(compute.device)
     return Model(config, task, network, compute, processes=processes, label_weights=label_weights)
+
+
+def taught(
+    config: RunConfig,
+    model: Model,
+    start: Model | None,
+    teacher: Teacher | None,
+    data: Data | Documents,
+    rows: dict[str, Rows],
+) -> dict[str, Rows]:
+    """Return the rows with what another encoder says of them: a teacher, or the one whose vectors the run keeps."""
+    if teacher is not None:
+        return teacher.teach(config, model, start, data, rows)
+    if config.task.of_vectors and start is not None:
+        keep_vectors(model, start, rows["train"])
+    return rows
 
 
 def start_at_linear_head(model: Model, data: Data, rows: Mapping[str, Rows]) -> list[str]:

@@ -10,15 +10,15 @@ from pathlib import Path
 from encoderlab.config.commands import RunConfig, settings_to_dict
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
-from encoderlab.data.tokenizers import AsPretrainedTokenizer, Tokenizer, WordPieceConfig
+from encoderlab.data.tokenizers import AsPretrainedTokenizer, Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.sentences import sentence_pooling
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import encoder_shape, model_folder, read_model
-from encoderlab.runs.settle import lowercases
 from encoderlab.shipped import shipped_folder, suggestion
+from encoderlab.system.files import sha256_of
 from encoderlab.system.hub_access import http_error, hub_answers, quiet
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.task import TaskConfig
@@ -78,6 +78,19 @@ def load_start(config: RunConfig, processes: Processes) -> Model | None:
     return whole[0] if whole else shared
 
 
+def start_fingerprint(config: RunConfig, processes: Processes) -> dict[str, str]:
+    """Return the hashes of the weights that the run starts from, by the setting that names them; {} for fresh ones."""
+    init_from = config.starts_from
+    if init_from is None:
+        return {}
+    return {"init_from": processes.broadcast_from_main(lambda: weights_hash(encoder_folder(init_from)))}
+
+
+def weights_hash(folder: Path) -> str:
+    """Return the hashes of the weights in a model folder."""
+    return " ".join(map(sha256_of, sorted(folder.glob("model*.safetensors"))))
+
+
 def load_pretrained(init_from: str, setting: str = "init_from") -> Model:
     """Open the encoder that `setting`=`init_from` names, with the settings that a run starts from as its shape.
 
@@ -95,18 +108,21 @@ def load_pretrained(init_from: str, setting: str = "init_from") -> Model:
 def shape_for(task: TaskConfig, start: Model | None) -> ModelConfig | None:
     """Return the shape of a pretrained encoder for a run of `task`; None without one.
 
-    The pooling is kept if a task with labels or a pooler was trained with it. Otherwise it is the mean, which from
-    pretraining alone scored 0.727 on the built-in task, and the first token 0.699; an encoder of another family keeps
-    that family's own, with which it can be exported. Pretraining reads a pair as one sequence.
+    The pooling is kept if a task with labels, a pooler or sentence vectors were trained with it. Otherwise it is the
+    mean, which from pretraining alone scored 0.727 on the built-in task, and the first token 0.699; an encoder of
+    another family keeps that family's own, with which it can be exported. Pretraining reads a pair as one sequence.
     """
     if start is None:
         return None
+    if task.of_vectors:
+        return replace(start.shape, pooling=Pooling.cls, pairs=Pairs.separate)  # it trains the first token
     if task.command == "pretrain":
         return replace(start.shape, pairs=Pairs.joint)
     heads = start.task.heads
     has_classes = heads.sequence_classes is not None and not heads.vocabulary
     has_pooler = "pool.dense.weight" in start.pooler or "pool.dense.weight" in start.network.state_dict()
-    if has_classes or has_pooler or start.shape.family is not None:
+    is_trained = has_classes or has_pooler or start.first_token_is_trained
+    if is_trained or start.shape.family is not None:
         return start.shape
     return replace(start.shape, pooling=Pooling.mean)
 
@@ -119,9 +135,7 @@ def tokenizer_for(config: RunConfig, data: Data | Documents, start: Model | None
     source = start or teacher
     if source is not None and isinstance(config.tokenizer, AsPretrainedTokenizer):
         return source.tokenizer
-    settings = config.tokenizer
-    if isinstance(settings, WordPieceConfig):
-        settings = replace(settings, lowercase=lowercases(config.task, settings))
+    settings = config.tokenizer.for_task(of_words=config.task.of_words)
     tokenizer = settings.build(data.training_texts, config.cache)
     difference = "" if start is None else vocabulary_difference(tokenizer, start.tokenizer)
     if difference:

@@ -26,7 +26,6 @@ from encoderlab.config.composing import composed, read_line
 from encoderlab.data.data import Data
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.documents import Documents
-from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError
 from encoderlab.runs.model import Model
 from encoderlab.runs.resume import ONLY_PLACES, environment_of, plain
@@ -157,7 +156,7 @@ def summary_of(
     command: str,
     model: Model,
     checkpoint: Mapping[str, Any],
-    throughput: Mapping[str, float],
+    throughput: Mapping[str, float | None],
     notes: list[str],
     *,
     init_from: str | None = None,
@@ -166,11 +165,7 @@ def summary_of(
     """Return what report.json holds, besides scores, of a run that `command` has trained or scored, on its own dataset
     unless another is named.
     """
-    source = dataset or model.config.dataset
-    file = None
-    if isinstance(source, FilesDataset):
-        files = source.path or source.train
-        file = files if isinstance(files, str) else next(iter(files or []), None)
+    file = (dataset or model.config.dataset).first_file
     return {
         "command": command,
         "task": model.name,

@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Callable, Collection, Set
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -59,15 +58,12 @@ def resumed(config: Config, command: str, processes: Processes, explicit: Collec
     `config.run_dir`, and starts a new run if there is none. Raises SettingError if the run is finished or was started
     with other settings, or the folder of a new run is not free; DataError if there is no such run.
     """
-    if config.tensorboard and find_spec("tensorboard") is None:
-        wrong = "tensorboard=true needs tensorboard, which is not installed"
-        raise SettingError(wrong, remedy='Run pip install "encoderlab[tensorboard]"')
     if explicit is None and config.overrides is not None:
         explicit = {override.partition("=")[0].lstrip("+~") for override in config.overrides}
-    return processes.broadcast_from_main(lambda: _resumed(config, command, processes, explicit))
+    return processes.broadcast_from_main(lambda: _resumed(config, command, explicit))
 
 
-def _resumed(config: Config, command: str, processes: Processes, explicit: Collection[str] | None) -> Config:
+def _resumed(config: Config, command: str, explicit: Collection[str] | None) -> Config:
     if config.resume == AUTO:
         settings = _latest_unfinished(config, command)
     elif config.resume is not None:
@@ -77,23 +73,37 @@ def _resumed(config: Config, command: str, processes: Processes, explicit: Colle
     if settings is None:
         check_free(config.run_dir)
         return replace(config, resume=None)
-    if settings.folds != config.folds and explicit is None:  # from Python, where resume= brings the settings only now
-        remedy = f"Set folds={settings.folds} too"
-        raise SettingError(f"The run in {settings.resume} has folds={settings.folds}", remedy=remedy)
-    threads = _threads_of(settings, processes)
-    return replace(settings, training=replace(settings.training, threads=threads))
+    return settings
 
 
-def _threads_of(config: RunConfig, processes: Processes) -> int | None:
-    """Return the number of threads with which a run is resumed: that of its settings, else the number it had on the
-    same cores, whatever else the machine does now. On other cores, or in other processes, it is decided anew: None.
+def folds_of(config: RunConfig, processes: Processes) -> int | None:
+    """Return the number of folds of a cross-validation, as set or as in the run that `config.resume` names; None for
+    any other run. Raises DataError if there is no such run.
     """
-    threads = config.training.threads
-    hardware = environment_of(Run(config.resume or ""))["hardware"]
-    same_machine = hardware["cores"] == os.cpu_count() and hardware.get("processes") == processes.local_size
-    if threads is None and same_machine:
-        return hardware["threads"]
-    return threads
+    resume = config.resume
+    if config.folds is not None or resume is None or resume == AUTO:
+        return config.folds
+
+    def recorded() -> int | None:
+        return read_record(Run(resume).config_file, lambda text: yaml.safe_load(text).get("folds"))
+
+    return processes.broadcast_from_main(recorded)
+
+
+def threads_of(config: RunConfig, processes: Processes) -> int | None:
+    """Return the number of threads to compute with: as set; a resumed run has the number that it began with on the same
+    cores, whatever else the machine does now. Otherwise, as on other cores, it is decided anew: None.
+    """
+    resume = config.resume
+    if config.training.threads is not None or resume is None:
+        return config.training.threads
+
+    def recorded() -> int | None:
+        hardware = environment_of(Run(resume))["hardware"]
+        same_machine = hardware["cores"] == os.cpu_count() and hardware.get("processes") == processes.local_size
+        return hardware["threads"] if same_machine else None
+
+    return processes.broadcast_from_main(recorded)
 
 
 def _named(config: Config, command: str, resume: str, explicit: Collection[str] | None) -> Config:
@@ -144,7 +154,9 @@ def _merged(config: Config, command: str, run: Run, explicit: Collection[str] | 
     for key, value in flat_settings(plain(config)):
         if not _is_explicit(key, explicit) or value == settings.get(key):
             continue
-        if key in may_change or value != composed.get(key, settings.get(key)):
+        # What a group or an experiment sets may be what the run began with, before its open settings were decided.
+        is_named = explicit is None or key in explicit
+        if value != composed.get(key, settings.get(key)) or (is_named and key in may_change):
             changed[key] = value
     refused = [key for key in changed if key not in may_change]
     if refused:
@@ -153,9 +165,8 @@ def _merged(config: Config, command: str, run: Run, explicit: Collection[str] | 
         raise SettingError(wrong, remedy="Remove them, or start a new run")
     merged = settings_to_dict(replace(recorded, cache_dir=config.cache_dir))
     for key, value in changed.items():
-        if explicit is None or key in explicit:
-            group, _, name = key.rpartition(".")
-            (merged[group] if group else merged)[name] = value
+        group, _, name = key.rpartition(".")
+        (merged[group] if group else merged)[name] = value
     settled = settings_from_dict(merged | {"run_dir": str(run.folder), "resume": str(run.folder)}, type(config))
     return replace(settled, overrides=config.overrides, dry_run=config.dry_run)
 

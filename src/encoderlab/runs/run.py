@@ -1,7 +1,8 @@
 """A run: its folder, new, resumed or finished, and what it was started with.
 
 `reports`, which may not import this module, repeats the paths that it writes. One process locks a run's folder, with a
-lock that ends with the process. The report is the last file a run writes: a folder with a report is finished.
+lock that ends with the process. The report is the last file a run writes: a folder with a report is finished, and only
+clean-up follows.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
     from encoderlab.runs.model import Model
 
-COMBINATIONS, JOURNAL = "multirun.yaml", "search.journal"  # in the folder of a sweep, and of a search
+COMBINATIONS = "multirun.yaml"  # in the folder of a sweep
+JOURNAL = "search.journal"  # in the folder of a search
 LOCK = ".lock"
 ASIDE = ".tmp-????????-*"  # what a kill leaves of an unfinished file; see `system.files`
 

@@ -7,7 +7,7 @@ settings are decided in the order of the table; each function decides one row.
 | settings | decided by | from |
 | --- | --- | --- |
 | dataset.text, label, validation_fraction | `load_data`, before the rows are read | the columns, the number of rows |
-| tokenizer.lowercase | `lowercases`, before the texts are tokenised | the kind of task |
+| tokenizer.lowercase | `TokenizerConfig.for_task`, before the texts are tokenised | the kind of task |
 | model=as_pretrained, model.pairs | `settle_shape` | the starting encoder, whether rows are pairs |
 | task.* | `TaskConfig.settled` | the labels and numbers of the training rows |
 | task.teacher_width | `settle` | the teacher |
@@ -16,7 +16,7 @@ settings are decided in the order of the table; each function decides one row.
 | training.epochs, evaluate_every | `settle_epochs` | the numbers of rows and tokens |
 | training.learning_rate | `settle_learning_rate` | the encoder's width |
 | training.keep, patience | `settle_validation` | the number of validation rows |
-| training.accumulate | `settle_micro_batches` | the longest row, the device's memory |
+| training.accumulate | `settle_micro_batches` | the task, the longest row, the device's memory |
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ import numpy as np
 from encoderlab.config.commands import RunConfig
 from encoderlab.data.data import VALIDATION_FRACTION
 from encoderlab.data.survey import SplitSurvey
-from encoderlab.data.tokenizers import WordPieceConfig
-from encoderlab.model.config import ModelConfig, Pairs
+from encoderlab.errors import SettingError
+from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.runs.tokens import RowLengths
 from encoderlab.tasks.classification import is_uneven
 from encoderlab.tasks.task import TaskConfig
@@ -68,6 +68,7 @@ class Facts:
     survey: Mapping[str, SplitSurvey] | None = None
     held_out: bool = False  # validation was taken from the training rows
     has_validation: bool = True
+    is_tested: bool = True  # on rows that it is not trained on, unless nobody asks for scores
     paired: bool = False
     start: ModelConfig | None = None
     teacher_width: int | None = None
@@ -86,9 +87,7 @@ def settle(config: Config, facts: Facts) -> tuple[Config, list[str]]:
     # What was decided while the rows were read and tokenised.
     if facts.dataset:
         config = replace(config, dataset=replace(config.dataset, **facts.dataset))
-    if isinstance(config.tokenizer, WordPieceConfig):
-        lowercase = lowercases(config.task, config.tokenizer)
-        config = replace(config, tokenizer=replace(config.tokenizer, lowercase=lowercase))
+    config = replace(config, tokenizer=config.tokenizer.for_task(of_words=config.task.of_words))
 
     # What is to be learned.
     task = config.task
@@ -112,37 +111,32 @@ def settle(config: Config, facts: Facts) -> tuple[Config, list[str]]:
     notes += more
     training, more = settle_validation(training, task, facts)
     notes += more
-    training = settle_micro_batches(training, model, facts, lengths)
+    training = settle_micro_batches(training, task, model, facts, lengths)
     return replace(config, task=task, model=model, training=training), notes
-
-
-def lowercases(task: TaskConfig, tokenizer: WordPieceConfig) -> bool:
-    """Return whether a tokenizer that is trained on the texts reads capital letters as small ones.
-
-    Labelled words keep their case: on French parts of speech (Sequoia, validation) this gains 0.3 points.
-    """
-    if tokenizer.lowercase is not None:
-        return tokenizer.lowercase
-    return not task.of_words
 
 
 def settle_shape(config: RunConfig, facts: Facts) -> ModelConfig:
     """Return the model's settings in full, of which only `max_length` may still be open.
 
-    Without pairs there is nothing to read separately. Raises SettingError if they do not match the starting encoder.
+    Without pairs there is nothing to read separately, except by encoders that are trained to be started from. Raises
+    SettingError if they do not match the starting encoder.
     """
     model = config.model.resolve(facts.start)
-    return model if facts.paired else replace(model, pairs=Pairs.joint)
+    if config.task.of_vectors and model.pooling not in (Pooling.cls, Pooling.mean):
+        wrong = f"model.pooling={model.pooling.value} has weights of its own, but the vectors of texts are trained"
+        raise SettingError(wrong, allowed="cls or mean")
+    return model if facts.paired or config.task.of_vectors else replace(model, pairs=Pairs.joint)
 
 
 def settle_length(model: ModelConfig, task: TaskConfig, facts: Facts) -> tuple[ModelConfig, list[str]]:
     """Decide the most tokens that the model reads: what the training rows need, up to what the encoder can read.
 
-    Documents fit any length: there it is the starting encoder's own, or PRETRAINING_LENGTH.
+    Documents fit any length: there it is the starting encoder's own, or PRETRAINING_LENGTH. So do texts whose vectors
+    are trained for other texts.
     """
     if model.max_length is not None:
         return model, []
-    if facts.survey is None:
+    if facts.survey is None or task.of_vectors:
         length = PRETRAINING_LENGTH if facts.start is None else facts.start.reach
         why = "the default for documents, or the length of the pretrained encoder"
     else:
@@ -187,6 +181,8 @@ def _few_rows_notes(
         frozen = f"the embeddings and {layers} stay as pretrained (training.freeze_layers)"
     if has_few_rows(training, task, n_before_holding_out(facts), len(facts.labels)):
         kept = "none are held out for validation, and the last weights are kept (training.min_validation_rows)"
+        if not facts.is_tested:
+            kept += "; there is nothing to test on, so add folds=5, which tests on every row"
         what_is_done = [sentence for sentence in ("" if facts.has_validation else kept, frozen) if sentence]
         if what_is_done:
             return [f"{facts.n_rows['train']:,} training rows are few: {'; '.join(what_is_done)}"]
@@ -205,6 +201,15 @@ def has_few_rows(training: TrainingConfig, task: TaskConfig, n_rows: int, n_labe
     """Return whether a tenth of the training rows, before any are held out, is too few to choose a checkpoint by."""
     labels = n_labels if task.one_class_per_text else 0
     return not can_choose_by(training, round(VALIDATION_FRACTION * n_rows), labels)
+
+
+def too_few_to_hold_out(training: TrainingConfig, n_rows: int) -> bool:
+    """Return whether the rows of a dataset without other splits are so few that a tenth would say nothing: all of them
+    are trained on, and scored.
+
+    Of 12 rows it was one row, of a label with two.
+    """
+    return n_rows < training.min_validation_rows
 
 
 def few_rare_rows(training: TrainingConfig, facts: Facts) -> int:
@@ -262,9 +267,12 @@ def settle_validation(training: TrainingConfig, task: TaskConfig, facts: Facts) 
 
 
 def settle_micro_batches(
-    training: TrainingConfig, model: ModelConfig, facts: Facts, lengths: np.ndarray
+    training: TrainingConfig, task: TaskConfig, model: ModelConfig, facts: Facts, lengths: np.ndarray
 ) -> TrainingConfig:
     """Decide in how many micro-batches a batch is computed at first; a GPU takes more when its memory runs out."""
+    required = task.n_micro_batches(training)
+    if required is not None:
+        return replace(training, accumulate=required)
     if training.accumulate is not None:
         return training
     longest = int(lengths.max())

@@ -19,7 +19,7 @@ from encoderlab.tasks.pretraining import DocumentTaskConfig
 from encoderlab.tasks.sentence_rows import SentenceRows
 from encoderlab.tasks.sequences import SequenceFormat
 from encoderlab.tasks.stream import StreamedRows
-from encoderlab.tasks.task import Task, TaskConfig, TextTaskConfig
+from encoderlab.tasks.task import Task, TaskConfig
 from encoderlab.tasks.vectors import DocumentTask
 from encoderlab.training.batches import Rows
 
@@ -42,10 +42,9 @@ class Tokens:
         self.names = names
         self.pack = pack
         self.seed = seed
-        stream = data.stream if isinstance(data, Documents) else None
         self.stores: dict[str, TokenStore] = {}
         for name in names:
-            if name != "train" or stream is None:
+            if name != "train" or data.stream is None:
                 self.stores[name] = data.tokenize(name, tokenizer, cache)
         self._document_rows: dict[int, dict[str, SentenceRows | StreamedRows]] = {}  # by the length of a row
 
@@ -57,9 +56,8 @@ class Tokens:
         if isinstance(self.data, Documents):
             rows = self._rows_of_documents(task.build(self.tokenizer, [], max_length))["train"]
             return rows.epoch(self.seed, 0).lengths.astype(np.int64)
-        windows = task.windowing if isinstance(task, TextTaskConfig) else None
         special_tokens = getattr(task, "special_tokens", True)
-        format = SequenceFormat.of(self.tokenizer, max_length, windows, special_tokens=special_tokens)
+        format = SequenceFormat.of(self.tokenizer, max_length, task.windowing, special_tokens=special_tokens)
         return format.lengths(*lengths_of(self.stores["train"]))
 
     def rows(self, task: Task) -> dict[str, Rows]:
@@ -71,7 +69,7 @@ class Tokens:
             return dict(cast("dict[str, Rows]", self._rows_of_documents(task)))
         rows: dict[str, Rows] = {}
         for name, store in self.stores.items():
-            rows[name] = task.rows(store, self.data.split(name).targets())
+            rows[name] = task.rows_of_split(store, self.data.split(name))
         return rows
 
     def _rows_of_documents(self, task: Task) -> dict[str, SentenceRows | StreamedRows]:
@@ -104,7 +102,7 @@ def _check_document_rows(rows: SentenceRows | StreamedRows, name: str) -> None:
         wrong = f"The {name} documents have no paragraph that is long enough for {settings}"
         remedy = "Use smaller values, longer documents, or task.second_sentence=none task.min_sentences=1"
         raise DataError(wrong, remedy=remedy)
-    if rows.paired and rows.windows.document[0] == rows.windows.document[-1]:
+    if rows.paired and rows.passages.document[0] == rows.passages.document[-1]:
         wrong = f"Only one of the {name} documents is long enough for {settings}, but negative pairs need another"
         remedy = "Use or hold out more documents (dataset.validation_fraction), or set task.second_sentence=none"
         raise DataError(wrong, allowed="two documents or more", remedy=remedy)

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from encoderlab.config.commands import Tracking
+from encoderlab.config.commands import RunConfig, Tracking
 from encoderlab.errors import SettingError, UserError
 from encoderlab.runs.run import Run
 from encoderlab.settings import flat_settings
@@ -29,9 +29,13 @@ AT_ONCE = 100  # settings that MLflow takes in one call
 NO_NUMBERS = {"kind", "step", "split"}  # in a line of the journal
 
 
-def check_installed(tracking: Tracking) -> None:
-    """Raise SettingError if the tracker's library is not installed, before anything is trained."""
-    if find_spec(tracking.name) is None:
+def check_trackers(config: RunConfig) -> None:
+    """Raise SettingError if the library of a tracker is not installed, before anything is trained."""
+    if config.tensorboard and find_spec("tensorboard") is None:
+        wrong = "tensorboard=true needs tensorboard, which is not installed"
+        raise SettingError(wrong, remedy='Run pip install "encoderlab[tensorboard]"')
+    tracking = config.tracking
+    if tracking is not None and find_spec(tracking.name) is None:
         wrong = f"tracking={tracking.name} needs {tracking.name}, which is not installed"
         raise SettingError(wrong, remedy=f'Run pip install "encoderlab[{tracking.name}]"')
 
@@ -47,9 +51,15 @@ class Record:
     files: list[Path]
 
 
-def track(run: Run, tracking: Tracking) -> None:
-    """Hand a finished run to the tracker. Raises UserError with the tracker's own words if it fails."""
+def track(run: Run) -> None:
+    """Hand a finished run to the tracker of its settings, if there is one; a resumed run may have brought them.
+
+    Raises UserError with the tracker's own words if it fails.
+    """
     settings = yaml.safe_load(run.config_file.read_text(encoding="utf-8"))
+    if settings["tracking"] is None:
+        return
+    tracking = Tracking[settings["tracking"]]
     record = Record(
         run.folder.name,
         {name: str(value)[:LONGEST_VALUE] for name, value in flat_settings(settings)},

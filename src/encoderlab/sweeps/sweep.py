@@ -157,16 +157,21 @@ class Jobs:
 
     def __call__(self, config: DictConfig) -> None:
         """Run the job of a config that Hydra has composed, in this process or in a launcher's worker."""
+        # What was typed for this job, and what of it differs between jobs.
         hydra = HydraConfig.get()
         overrides = as_typed(hydra.overrides.task, self.trimmed)
         varied = {*self.varied, *(hydra.sweeper.get("params") or {})}
         own = [override for override in overrides if override.partition("=")[0] in varied]
         with explained(self.command):
             settings = typed(config, COMMAND_CONFIGS[self.command])
+
+        # Its folder is named by these settings, so the same line finds its finished runs again.
         plain = {name: value for name, value in settings_to_dict(settings).items() if name not in ONLY_PLACES}
         words = [override.partition("=")[0].rpartition(".")[2] + "-" + override.partition("=")[2] for override in own]
         if hasattr(settings, "task"):
             words.insert(0, settings.task.name)
+
+        # Jobs that run at the same time share the cores.
         n_parallel = hydra.launcher.get("n_jobs") or 1
         if n_parallel > 1:
             settings = _share_of_machine(settings, n_parallel, hydra.job.num)
@@ -183,15 +188,17 @@ class Jobs:
         log, and so is all that a job prints which is to be `logged`. Raises UserError if it fails; FolderInUseError if
         another process is running it.
         """
+        # A finished run is not repeated, and an unfinished one is resumed.
         folder = None
         if hasattr(settings, "run_dir") and not self.dry:
             folder = Run(Path(settings.run_dir or self.root / name))
             if folder.finished:
                 say(f"{shown}: finished before: {folder.folder}")
                 return folder
-            settings = replace(settings, run_dir=str(folder.folder))
-            if getattr(settings, "resume", "") is None:
-                settings = replace(settings, resume="auto")
+            resume = {"resume": "auto"} if getattr(settings, "resume", "") is None else {}
+            settings = replace(settings, run_dir=str(folder.folder), **resume)
+
+        # The job itself: a mistake of the user's is shown in its line, and the sweep goes on.
         logged = logged or (folder is not None and self.command in COMPARED)
         if not logged:
             say(f"starting: {shown}")
@@ -222,7 +229,7 @@ def _outcome(folder: Run) -> str:
     """Return the main score of a finished run in words, such as "accuracy 0.912 on test"."""
     report = json.loads(folder.report_file.read_text(encoding="utf-8"))
     splits = report.get("splits", {})
-    name = report.get("main_figure")
+    name = report.get("main_score")
     for split in ("test", SPLIT, *splits):
         score = splits.get(split, {}).get(name)
         if score is not None:
@@ -268,13 +275,19 @@ def search(line: CommandLine, jobs: Jobs, n_trials: int) -> None:
     if line.command not in TRAINING_COMMANDS:
         commands = ", ".join(TRAINING_COMMANDS)
         raise SettingError(f"encoderlab {line.command} has nothing to search", allowed=f"one of {commands}")
+    # What is searched, and what was tried before: the journal in the sweep's folder remembers.
     space, fixed = search_space(line)
     study = _study(jobs)
-    line = replace(line, overrides=fixed)
+
+    def run(trial: FrozenTrial) -> None:
+        drawn = trial.user_attrs.get("drawn", [])
+        _run(study, trial, replace(line, overrides=[*fixed, *drawn]), jobs)
+
+    # Unfinished trials come first, then new ones.
     for trial in [trial for trial in study.get_trials() if not trial.state.is_finished()]:
-        _run(study, trial, line, jobs)
+        run(trial)
     while len(study.get_trials(deepcopy=False)) < n_trials:
-        _run(study, _ask(study, space), line, jobs)
+        run(_ask(study, space))
     _show(study, jobs, fixed)
     if not any(trial.value is not None for trial in study.get_trials(deepcopy=False)):
         raise TrainingError("No trial has a score", remedy="See the lines above")
@@ -350,16 +363,15 @@ def _ask(study: Study, space: dict[str, BaseDistribution]) -> FrozenTrial:
 
 
 def _run(study: Study, trial: FrozenTrial, line: CommandLine, jobs: Jobs) -> None:
-    """Run a trial, unless another process does, and report its score to the study."""
+    """Run a trial with the settings of `line`, unless another process does, and report its score to the study."""
     from optuna.trial import TrialState
 
-    overrides = [*line.overrides, *trial.user_attrs.get("drawn", [])]
     score = None
     if "drawn" in trial.user_attrs:
         try:
-            settings = composed(replace(line, overrides=overrides))
+            settings = composed(line)
             shown = " ".join([f"trial {trial.number}:", *trial.user_attrs["drawn"]])
-            folder = jobs.run(settings, overrides, f"trial-{trial.number}", shown)
+            folder = jobs.run(settings, line.overrides, f"trial-{trial.number}", shown)
         except FolderInUseError:
             return
         except UserError:  # it has been shown
@@ -378,8 +390,8 @@ def score_of(folder: Run) -> float | None:
     if SPLIT not in report["splits"]:
         wrong = "A search needs validation rows to score trials"
         raise SettingError(wrong, remedy="Hold some out with dataset.validation_fraction=0.1")
-    score = report["splits"][SPLIT][report["main_figure"]]
-    return -score if score is not None and is_lower_better(report["main_figure"]) else score
+    score = report["splits"][SPLIT][report["main_score"]]
+    return -score if score is not None and is_lower_better(report["main_score"]) else score
 
 
 def _show(study: Study, jobs: Jobs, fixed: Sequence[str]) -> None:

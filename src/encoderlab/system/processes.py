@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import count
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from encoderlab.errors import SettingError, TrainingError
 from encoderlab.system.cores import let_waiting_threads_sleep
@@ -95,9 +95,9 @@ class Processes:
             return make()
         import torch.distributed
 
-        values = [make() if self.is_main else None]
+        values: list[Any] = [make() if self.is_main else None]
         torch.distributed.broadcast_object_list(values, device=torch.device("cpu"))
-        return cast("Value", values[0])
+        return values[0]
 
     @contextmanager
     def entered_by_main(self, make: Callable[[], AbstractContextManager[Value]]) -> Iterator[Value]:
@@ -198,7 +198,7 @@ def processes_of_torchrun() -> Processes:
     restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
     try:
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-            return replace(SINGLE_PROCESS, restarted=restarted)
+            return Processes(restarted=restarted)
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT")
         rank, size, local_rank, local_size, _ = (int(os.environ[name]) for name in names)
         machine = int(os.environ.get("GROUP_RANK", "0"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import Any, TextIO
 
 from tqdm import tqdm
 
@@ -12,7 +12,7 @@ from tqdm import tqdm
 def progress_bar(description: str, unit: str, total: int | None = None, **options: Any) -> tqdm[Any]:
     """Return a progress bar of `total` units; `options` are tqdm's."""
     options |= {"desc": description, "unit": f" {unit}", "total": total}
-    if is_notebook():
+    if is_notebook(sys.stderr):
         with suppress(ImportError):  # ipywidgets, which draws it; without it there is no bar
             from tqdm.notebook import tqdm as notebook_bar
 
@@ -20,6 +20,6 @@ def progress_bar(description: str, unit: str, total: int | None = None, **option
     return tqdm(file=sys.stderr, disable=None, dynamic_ncols=True, **options)
 
 
-def is_notebook() -> bool:
-    """Return whether what is printed goes to the cells of a notebook."""
-    return type(sys.stderr).__module__.partition(".")[0] == "ipykernel"
+def is_notebook(file: TextIO) -> bool:
+    """Return whether `file` prints into the cells of a notebook, as the streams of its kernel do."""
+    return type(file).__module__.partition(".")[0] == "ipykernel"

@@ -97,24 +97,19 @@ class ClassificationConfig(TextTaskConfig, LabelledTaskConfig):
         always is hard to beat in accuracy: then F1 leads, labels weigh alike, and the threshold of two labels is fitted
         if there is a validation split. A score of the user's own leaves all of this to the user.
         """
-        config = self
         counts = train.labels
         of_two = len(labels) == 2
-        if config.positive_label is None and of_two:
-            rarer = min(reversed(labels), key=lambda label: counts[label])
-            config = replace(config, positive_label=rarer)
-        if config.score is not ClassificationScore.auto:
-            return config, config._rare_labels_note(labels, counts)
-        if not is_uneven(labels, counts):
-            return replace(config, score=ClassificationScore.accuracy), config._rare_labels_note(labels, counts)
-        score = ClassificationScore.f1 if of_two else ClassificationScore.f1_macro
-        fits_threshold = config.threshold is None and of_two and has_validation
-        config = replace(
-            config,
-            score=score,
-            class_weights=config.class_weights or BALANCED,
-            threshold="f1" if fits_threshold else config.threshold,
-        )
+        decided: dict[str, Any] = {}
+        if self.positive_label is None and of_two:
+            decided["positive_label"] = min(reversed(labels), key=lambda label: counts[label])
+        if self.score is ClassificationScore.auto and is_uneven(labels, counts):
+            decided["score"] = ClassificationScore.f1 if of_two else ClassificationScore.f1_macro
+            decided["class_weights"] = self.class_weights or BALANCED
+            if self.threshold is None and of_two and has_validation:
+                decided["threshold"] = "f1"
+        elif self.score is ClassificationScore.auto:
+            decided["score"] = ClassificationScore.accuracy
+        config = replace(self, **decided)
         return config, config._rare_labels_note(labels, counts)
 
     def _rare_labels_note(self, labels: Sequence[str], counts: Mapping[str, int]) -> list[str]:

@@ -66,6 +66,9 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
     def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Multilabel:
         return Multilabel(self, tokenizer, labels, max_length)
 
+    def main_score_of(self, labels: Sequence[str]) -> str:
+        return self.score.value
+
     @property
     def fits_thresholds(self) -> bool:
         return True

@@ -40,13 +40,13 @@ class DocumentTaskConfig(TaskConfig):
 
     of_documents: ClassVar[bool] = True
 
-    min_characters: int = setting(50, "Shorter paragraphs are skipped.", least=0)
-    min_sentences: int = setting(3, "Paragraphs of fewer sentences are skipped.", least=1)
+    min_characters: int = setting(50, "Shorter paragraphs are skipped.", minimum=0)
+    min_sentences: int = setting(3, "Paragraphs of fewer sentences are skipped.", minimum=1)
     language: str | None = setting(
         None, "Language of the sentence splitter, such as german (NLTK's punkt_tab); null: the dataset's."
     )
     row_length: int | None = setting(
-        None, "Most tokens in a row, with special tokens; null: model.max_length.", least=8, most=1048576
+        None, "Most tokens in a row, with special tokens; null: model.max_length.", minimum=8, maximum=1048576
     )
 
     @property
@@ -66,10 +66,13 @@ class PretrainingConfig(DocumentTaskConfig):
     )
     mlm_probability: float = setting(0.15, "Share of the ordinary tokens to predict.", above=0, below=1)
     mask_replace_prob: float = setting(
-        0.8, "Share of the predicted tokens that the mask token replaces.", least=0, most=1
+        0.8, "Share of the predicted tokens that the mask token replaces.", minimum=0, maximum=1
     )
     random_replace_prob: float = setting(
-        0.1, "Share of the predicted tokens that a random token replaces; the rest stay unchanged.", least=0, most=1
+        0.1,
+        "Share of the predicted tokens that a random token replaces; the rest stay unchanged.",
+        minimum=0,
+        maximum=1,
     )
 
     def __post_init__(self) -> None:
@@ -145,11 +148,13 @@ class Pretraining(Task):
         is_target = self.choose(ids, batch.rows, key).flatten()
         target_positions = torch.nonzero_static(is_target, size=batch.n_targets).flatten()
         labels = ids.flatten()[target_positions]
-        row, place = batch.rows[target_positions // ids.shape[1]], target_positions % ids.shape[1]
+        row = batch.rows[target_positions // ids.shape[1]]
+        place = target_positions % ids.shape[1]
         kind = uniform(key, _KIND, row, place)
         ordinary, _ = self._tables_on(device)
         drawn = ordinary[(uniform(key, _REPLACEMENT, row, place) * len(ordinary)).long()]
-        masked, random = self.config.mask_replace_prob, self.config.mask_replace_prob + self.config.random_replace_prob
+        masked = self.config.mask_replace_prob
+        random = self.config.mask_replace_prob + self.config.random_replace_prob
         seen = torch.where(kind < masked, self.mask_id, torch.where(kind < random, drawn, labels))
         hidden = ids.flatten().index_copy(0, target_positions, seen).view_as(ids)
         return replace(batch, input_ids=hidden, target_positions=target_positions, token_labels=labels)

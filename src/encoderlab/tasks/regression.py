@@ -52,6 +52,9 @@ class RegressionConfig(TextTaskConfig):
     def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Regression:
         return Regression(self, tokenizer, max_length)
 
+    def main_score_of(self, labels: Sequence[str]) -> str:
+        return self.score.value
+
     def settled(
         self, labels: Sequence[str], train: SplitSurvey, *, has_validation: bool
     ) -> tuple[RegressionConfig, list[str]]:

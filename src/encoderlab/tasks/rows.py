@@ -61,20 +61,32 @@ class ExampleRows:
     """Texts with their `targets` (None: none are known), as sequences of `format`: the same rows in every epoch.
 
     With `of_words`, the targets are the labels of words, predicted at each word's first token; a word beyond the
-    sequence has no target.
+    sequence has no target. `weights` say what each row weighs in the loss, [rows] (None: 1).
     """
 
     def __init__(
-        self, store: TokenStore, format: SequenceFormat, targets: Targets | None = None, *, of_words: bool = False
+        self,
+        store: TokenStore,
+        format: SequenceFormat,
+        targets: Targets | None = None,
+        *,
+        of_words: bool = False,
+        weights: np.ndarray | None = None,
     ) -> None:
         self.store = store
         self.format = format
         self.targets = targets
         self.of_words = of_words
+        self.weights = weights
         self.lengths = format.lengths(*lengths_of(store))
 
     def __len__(self) -> int:
         return len(self.store)
+
+    def weighted(self, weights: np.ndarray) -> ExampleRows:
+        """Return the same rows with these weights, scaled to a mean of 1: [rows]."""
+        scaled = (weights / weights.mean()).astype(np.float32)
+        return ExampleRows(self.store, self.format, self.targets, of_words=self.of_words, weights=scaled)
 
     def epoch(self, seed: int, epoch: int) -> ExampleRows:
         return self
@@ -120,6 +132,7 @@ class ExampleRows:
             token_labels=token_labels,
             n_tokens=int(sequences.lengths.sum()),
             row_of_sequence=None if row_of_sequence is None else torch.from_numpy(row_of_sequence),
+            weights=None if self.weights is None else torch.from_numpy(self.weights[rows]),
         )
 
     def _words(self, rows: np.ndarray, length: int) -> tuple[np.ndarray, torch.Tensor | None]:
@@ -136,6 +149,28 @@ class ExampleRows:
 
     def prepare(self, batch: Batch) -> Batch:
         return batch
+
+
+class PartOfRows(ExampleRows):
+    """The labelled rows at some `positions` of others, renumbered."""
+
+    def __init__(self, rows: ExampleRows, positions: np.ndarray) -> None:
+        assert rows.targets is not None and rows.targets.of_rows is not None
+        self.whole = rows
+        self.positions = positions
+        self.store = rows.store
+        self.format = rows.format
+        self.targets = Targets(rows.targets.known[positions], rows.targets.of_rows[positions])
+        self.of_words = rows.of_words
+        self.weights = None if rows.weights is None else rows.weights[positions]
+        self.lengths = rows.lengths[positions]
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
+        batch = self.whole.gather(self.positions[rows], pad_id)
+        return replace(batch, rows=torch.from_numpy(np.asarray(rows, dtype=np.int64)))
 
 
 def side_by_side(
@@ -182,6 +217,10 @@ class TaughtRows(ExampleRows):
             counts = np.bincount(row_of_target, minlength=len(rows))
         pairs = zip(rows.tolist(), counts.tolist(), strict=True)
         logits = torch.from_numpy(np.concatenate([self.logits[row][:n] for row, n in pairs])).to(batch.input_ids.device)
-        name = "token_logits" if self.of_words else "sequence_logits"
-        outputs = TeacherOutputs(**{name: logits}, temperature=self.temperature, weight=self.weight)
+        outputs = TeacherOutputs(
+            sequence_logits=None if self.of_words else logits,
+            token_logits=logits if self.of_words else None,
+            temperature=self.temperature,
+            weight=self.weight,
+        )
         return replace(batch, teacher=outputs)

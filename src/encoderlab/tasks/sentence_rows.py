@@ -25,7 +25,8 @@ class Sentences:
 
     def __init__(self, store: TokenStore) -> None:
         self.offsets = store["input_ids"].offsets
-        self.document, self.paragraph = store["document"].values, store["paragraph"].values
+        self.document = store["document"].values
+        self.paragraph = store["paragraph"].values
 
     def tokens(self, start: Places, stop: Places) -> np.ndarray:
         """Return how many tokens the sentences from `start` up to `stop` have."""
@@ -38,8 +39,8 @@ class Sentences:
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
-    """Runs of sentences of one document: [windows] each. `end` is where the window's document ends."""
+class Passages:
+    """Runs of sentences of one document: [passages] each. `end` is where the passage's document ends."""
 
     start: Places
     stop: Places
@@ -58,69 +59,75 @@ class Pairs:
     labels: np.ndarray
 
 
-def windows(sentences: Sentences, pack: Pack, room: int, *, paired: bool) -> Windows:
-    """Return all windows of a store.
+def passages_of(sentences: Sentences, pack: Pack, room: int, *, paired: bool) -> Passages:
+    """Return all passages of a store.
 
     `sentences`: every two neighbours of a paragraph (single sentences unless `paired`). `segments`: each document cut
     into runs of whole sentences of at most `room` tokens, with at least two sentences if they are to be paired.
     """
     document = np.asarray(sentences.document)
     borders = np.flatnonzero(np.diff(document)) + 1
-    begins, ends = np.concatenate([[0], borders]), np.concatenate([borders, [len(document)]])
+    begins = np.concatenate([[0], borders])
+    ends = np.concatenate([borders, [len(document)]])
     if pack is Pack.sentences:
         start = np.arange(len(document) - paired)
         if paired:
             start = start[sentences.paragraph[start] == sentences.paragraph[start + 1]]
         stop = start + 1 + paired
     else:
-        start, stop = _segments(sentences, begins, ends, room, least=1 + paired)
+        start, stop = _segments(sentences, begins, ends, room, n_sentences=1 + paired)
     end = ends[np.searchsorted(ends, start, side="right")]
-    # A corpus has very many windows: this halves their memory.
+    # A corpus has very many passages: this halves their memory.
     positions = np.int32 if len(document) < 2**31 else np.int64
-    return Windows(start.astype(positions), stop.astype(positions), end.astype(positions), document[start])
+    return Passages(start.astype(positions), stop.astype(positions), end.astype(positions), document[start])
 
 
-def _segments(sentences: Sentences, begins: Places, ends: Places, room: int, least: int) -> tuple[Places, Places]:
-    """Return runs as long as fit, one after the other; the next runs of all documents are found at once."""
-    starts, stops = [], []
+def _segments(sentences: Sentences, begins: Places, ends: Places, room: int, n_sentences: int) -> tuple[Places, Places]:
+    """Return runs of at least `n_sentences`, as long as fit, one after another; those of all documents at once."""
+    starts = []
+    stops = []
     while len(begins):
-        kept = ends - begins >= least
-        begins, ends = begins[kept], ends[kept]
-        stop = np.maximum(sentences.filled(begins, np.full(len(begins), room), ends), begins + least)
+        kept = ends - begins >= n_sentences
+        begins = begins[kept]
+        ends = ends[kept]
+        stop = np.maximum(sentences.filled(begins, np.full(len(begins), room), ends), begins + n_sentences)
         starts.append(begins)
         stops.append(stop)
         begins = stop
-    start, stop = np.concatenate([*starts, []]).astype(np.int64), np.concatenate([*stops, []]).astype(np.int64)
+    start = np.concatenate([*starts, []]).astype(np.int64)
+    stop = np.concatenate([*stops, []]).astype(np.int64)
     order = np.argsort(start)
     return start[order], stop[order]
 
 
 def draw_pairs(
-    windows: Windows, sentences: Sentences, pack: Pack, room: int, seed: list[int], *, paired: bool
+    passages: Passages, sentences: Sentences, pack: Pack, room: int, seed: list[int], *, paired: bool
 ) -> Pairs:
-    """Cut every window in two, and make half of the pairs (to within one) negative; do neither unless `paired`.
+    """Cut every passage in two, and make half of the pairs (to within one) negative; do neither unless `paired`.
 
-    A negative second text begins where the second text of another *document*'s window does, so that neither its
+    A negative second text begins where the second text of another *document*'s passage does, so that neither its
     position nor its length gives it away, and continues as long as there is room.
     """
     draw = np.random.default_rng(seed)
-    start, stop = windows.start, windows.stop
+    start = passages.start
+    stop = passages.stop
     if not paired:
         return Pairs(start, stop, stop, stop, np.zeros(len(start), np.int8))
     middle = start + 1 + (draw.random(len(start)) * (stop - start - 1)).astype(start.dtype)
     labels = (draw.permutation(len(start)) % 2).astype(np.int8)
     negative = np.flatnonzero(labels)
-    # All windows of other documents are equally likely; their numbers ascend.
-    begin, end = (np.searchsorted(windows.document, windows.document[negative], side) for side in ("left", "right"))
+    # All passages of other documents are equally likely; their numbers ascend.
+    begin, end = (np.searchsorted(passages.document, passages.document[negative], side) for side in ("left", "right"))
     other = (draw.random(len(negative)) * (len(start) - (end - begin))).astype(np.int64)
     other += np.where(other >= begin, end - begin, 0)
-    second_start, second_stop = middle.copy(), stop.copy()
+    second_start = middle.copy()
+    second_stop = stop.copy()
     second_start[negative] = middle[other]
     if pack is Pack.sentences:
         second_stop[negative] = middle[other] + 1
     else:
         left = room - sentences.tokens(start[negative], middle[negative])
-        second_stop[negative] = sentences.filled(middle[other], left, windows.end[other])
+        second_stop[negative] = sentences.filled(middle[other], left, passages.end[other])
     return Pairs(start, middle, second_start, second_stop, labels)
 
 
@@ -131,18 +138,20 @@ class SentenceRows:
     """
 
     def __init__(self, store: TokenStore, task: DocumentTask, pack: Pack) -> None:
-        self.store, self.task, self.pack = store, task, pack
+        self.store = store
+        self.task = task
+        self.pack = pack
         self.paired = bool(task.labels)
         length = min(task.config.row_length or task.max_length, task.max_length)
         self.room = length - (3 if self.paired else 2)  # besides [CLS] and each [SEP]
         self.sentences = Sentences(store)
-        self.windows = windows(self.sentences, pack, self.room, paired=self.paired)
+        self.passages = passages_of(self.sentences, pack, self.room, paired=self.paired)
 
     def __len__(self) -> int:
-        return len(self.windows.start)
+        return len(self.passages.start)
 
     def epoch(self, seed: int, epoch: int) -> SentenceEpoch:
-        pairs = draw_pairs(self.windows, self.sentences, self.pack, self.room, [seed, epoch], paired=self.paired)
+        pairs = draw_pairs(self.passages, self.sentences, self.pack, self.room, [seed, epoch], paired=self.paired)
         key = int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0])
         return SentenceEpoch(self, pairs, key)
 
@@ -156,11 +165,15 @@ class SentenceEpoch:
     """The rows of one epoch (a `training.batches.Epoch`): pairs of sentences, or single runs, as drawn for it."""
 
     def __init__(self, rows: SentenceRows, pairs: Pairs, key: int) -> None:
-        self.rows, self.pairs, self.key, self.paired = rows, pairs, key, rows.paired
+        self.rows = rows
+        self.pairs = pairs
+        self.key = key
+        self.paired = rows.paired
 
     def tokens(self, rows: np.ndarray | slice) -> tuple[np.ndarray, np.ndarray]:
         """Return the number of tokens of both texts of each of `rows` before truncation, without special tokens."""
-        sentences, pairs = self.rows.sentences, self.pairs
+        sentences = self.rows.sentences
+        pairs = self.pairs
         first = sentences.tokens(pairs.first_start[rows], pairs.first_stop[rows])
         return first, sentences.tokens(pairs.second_start[rows], pairs.second_stop[rows])
 
@@ -171,15 +184,20 @@ class SentenceEpoch:
 
     def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
         """Return rows as [CLS] a [SEP] b [SEP], truncating the longer text first, or as [CLS] a [SEP]."""
-        column, offsets = self.rows.store["input_ids"], self.rows.sentences.offsets
+        column = self.rows.store["input_ids"]
+        offsets = self.rows.sentences.offsets
         tokenizer = self.rows.task.tokenizer
+        # How long each sequence is: [CLS] and [SEP] around the first text, and a [SEP] after the second.
         first, second = longest_first(*self.tokens(rows), self.rows.room)
         first_lengths = first + 2
         lengths = first_lengths + second + self.paired
+
+        # All sequences one after another: special tokens first, then both texts from the store.
         begins = np.cumsum(lengths) - lengths
         flat = np.full(int(lengths.sum()), tokenizer.sep_id, dtype=np.int64)
         flat[begins] = tokenizer.cls_id
-        first_starts, second_starts = offsets[self.pairs.first_start[rows]], offsets[self.pairs.second_start[rows]]
+        first_starts = offsets[self.pairs.first_start[rows]]
+        second_starts = offsets[self.pairs.second_start[rows]]
         flat[indices_of(begins + 1, first)] = column.stretches(first_starts, first)
         flat[indices_of(begins + first_lengths, second)] = column.stretches(second_starts, second)
         input_ids, segments, mask = side_by_side(flat, lengths, first_lengths, pad_id)

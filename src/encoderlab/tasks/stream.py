@@ -41,9 +41,14 @@ class StreamedRows:
     """The rows of an endless stream, in an order of shards given by `seed`; as `Rows`, those of its first window."""
 
     def __init__(self, stream: DocumentStream, prepare: Prepare, task: DocumentTask, pack: Pack, seed: int) -> None:
-        self.stream, self.prepare, self.task, self.pack, self.seed = stream, prepare, task, pack, seed
+        self.stream = stream
+        self.prepare = prepare
+        self.task = task
+        self.pack = pack
+        self.seed = seed
         self._readers: dict[int, StreamReader] = {}
-        self._processes, self._group = SINGLE_PROCESS, None
+        self._processes = SINGLE_PROCESS
+        self._group = None
         self._current = self._read({"number": 0, "first_step": 0, "positions": [None] * stream.readers})
         self._marks = [self._current.mark]
         self.first = self._current.rows  # each process has read them for itself
@@ -67,16 +72,19 @@ class StreamedRows:
 
     def epochs(self, seed: int, batch_size: int, after: int) -> Iterator[tuple[int, SentenceEpoch, int]]:
         """Yield each window from step `after` + 1 on: its number, its rows, and how many of its steps are done."""
-        if self._current.mark != (mark := self.position(after)):
+        mark = self.position(after)
+        if self._current.mark != mark:
             self._readers = {}
             self._current = self._read(mark)
         window = self._current
         while True:
-            number, first_step = window.mark["number"], window.mark["first_step"]
+            number = window.mark["number"]
+            first_step = window.mark["first_step"]
             yield number, window.rows.epoch(seed, number), after - first_step
             after = first_step + -(-len(window.rows) // batch_size)
             window = self._read({"number": number + 1, "first_step": after, "positions": window.positions})
-            self._current, self._marks = window, [*self._marks[1 - MARKS_KEPT :], window.mark]
+            self._current = window
+            self._marks = [*self._marks[1 - MARKS_KEPT :], window.mark]
 
     def position(self, step: int) -> Mark:
         """Return where the window of step `step` begins, as plain values."""
@@ -90,7 +98,8 @@ class StreamedRows:
 
     def _read(self, mark: Mark) -> Window:
         """Return the window at `mark`, skipping documents that give no rows. Raises DataError if a pass gives none."""
-        size, positions = self.task.tokenizer.vocabulary_size, mark["positions"]
+        size = self.task.tokenizer.vocabulary_size
+        positions = mark["positions"]
         while True:
             blocks, positions = self._shares(positions)
             store = memory_store(*in_columns(blocks, size))
@@ -101,7 +110,7 @@ class StreamedRows:
                 rows = SentenceRows(store, self.task, self.pack)
                 if len(rows):
                     return Window(mark, rows, positions)
-            begun = [0 if one is None else one["passes"] for one in mark["positions"]]
+            begun = [0 if position is None else position["passes"] for position in mark["positions"]]
             if all(now is not None and now["passes"] > old + 1 for now, old in zip(positions, begun, strict=True)):
                 wrong = f"None of the {len(self.stream.shards):,} shards has two documents to train on"
                 raise DataError(wrong, remedy="Check dataset.text, task.min_characters and task.min_sentences")
@@ -117,16 +126,17 @@ class StreamedRows:
         everywhere: list[Any] = [read] * self._processes.size
         if self._processes.size > 1:
             torch.distributed.all_gather_object(everywhere, read, self._group)
-        if error := next((one for one in everywhere if isinstance(one, DataError)), None):
-            raise error
-        shares = [share for _, share in sorted(pair for one in everywhere for pair in one.items())]
+        for of_process in everywhere:
+            if isinstance(of_process, DataError):
+                raise of_process
+        shares = [share for _, share in sorted(pair for of_process in everywhere for pair in of_process.items())]
         return [block for blocks, _ in shares for block in blocks], [position for _, position in shares]
 
     def _share(self, number: int, position: Position) -> tuple[list[SentenceBlock], Position]:
         reader = self._readers.get(number)
         if reader is None or reader.position != position:
             reader = self._readers[number] = StreamReader(self.stream, number, self.seed, position)
-        return [self.prepare(some) for some in by_size(reader.take())], reader.position
+        return [self.prepare(documents) for documents in by_size(reader.take())], reader.position
 
 
 def sample_of(rows: SentenceRows | StreamedRows) -> SentenceRows:

@@ -13,12 +13,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from encoderlab.errors import DataError, SettingError, closest
-from encoderlab.model.config import HeadSizes, TargetKind, WindowPooling
+from encoderlab.model.config import HeadSizes, TargetKind
 from encoderlab.settings import REQUIRED, check_settings, setting
 from encoderlab.tasks.sequences import SequenceFormat, Windowing
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from encoderlab.batch import Batch, Prediction
-    from encoderlab.data.examples import Example
+    from encoderlab.data.examples import Example, Split
     from encoderlab.data.survey import SplitSurvey
     from encoderlab.data.token_store import TokenStore
     from encoderlab.data.tokenizers import Tokenizer
@@ -35,13 +35,12 @@ if TYPE_CHECKING:
     from encoderlab.metrics.scores import Metrics, PredictionScores
     from encoderlab.model.heads import EncoderWithHeads
     from encoderlab.tasks.rows import ExampleRows, Targets
+    from encoderlab.training.config import TrainingConfig
     from encoderlab.training.loss import LabelWeights
 
 BALANCED = "balanced"
 MANY = 0.1  # of the rows: more of them are worth a remedy
 INSTEAD = "Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab embed"
-
-Target = int | float | tuple[int, ...] | None
 
 
 class Windows(Enum):
@@ -61,6 +60,7 @@ class TaskConfig:
     target: ClassVar[TargetKind] = "label"  # the kind of target of a row
     of_words: ClassVar[bool] = False  # each word of a row has a label
     of_documents: ClassVar[bool] = False  # it is learned from documents, without labels
+    of_vectors: ClassVar[bool] = False  # the vectors of texts are trained; a row may lack a label
     one_class_per_text: ClassVar[bool] = False  # a row has one of several classes
     length_factor: ClassVar[int] = 1  # how many times longer to train if the number of rows decides
 
@@ -70,6 +70,11 @@ class TaskConfig:
         check_settings(self, self.group)
         if self.name in ("", ".", "..") or set(self.name) & set("/\\\0"):
             raise SettingError(f"task.name is {self.name!r}", allowed="a valid folder name, without / and \\")
+
+    @property
+    def windowing(self) -> Windowing | None:
+        """Return how long texts are read in windows; None if they are truncated."""
+        return None
 
     @abstractmethod
     def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
@@ -92,6 +97,10 @@ class TaskConfig:
         """Return how one of two classes is predicted (None: the more probable one is), and which one is positive."""
         return None, 1
 
+    def n_micro_batches(self, training: TrainingConfig) -> int | None:
+        """Return in how many micro-batches a batch must be computed; None: in any number. Raises SettingError."""
+        return None
+
     @property
     def exported_thresholds(self) -> dict[str, Any]:
         """Return what an exported config.json says of labels: their thresholds, and the positive class of two."""
@@ -102,9 +111,9 @@ class TaskConfig:
         """Return whether an encoder that learns this task is best used on the texts of pairs one by one."""
         return False
 
+    @abstractmethod
     def main_score_of(self, labels: Sequence[str]) -> str:
         """Return the name of the score that judges this task on data with these `labels`."""
-        return cast("Any", self).score.value
 
 
 def check_numbers(by_label: Any, setting: str, allowed: str, *, above: float, most: float) -> None:
@@ -150,14 +159,13 @@ class TextTaskConfig(TaskConfig):
         "How texts longer than model.max_length are read: none (truncated), or in overlapping windows with logits "
         "averaged (mean) or reduced to their maximum (max).",
     )
-    max_windows: int = setting(8, "Most windows per text; those of a longer text are evenly spaced.", least=2)
+    max_windows: int = setting(8, "Most windows per text; those of a longer text are evenly spaced.", minimum=2)
 
     @property
     def windowing(self) -> Windowing | None:
-        """Return how long texts are read in windows; None if they are truncated."""
         if self.windows is Windows.none:
             return None
-        return Windowing(cast("WindowPooling", self.windows.value), self.max_windows)
+        return Windowing("mean" if self.windows is Windows.mean else "max", self.max_windows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +197,7 @@ class Task(ABC):
     shortest: int = 5  # [CLS] a [SEP] b [SEP]
     special_tokens: bool = True
     unit: float = 1.0  # the user's units per 1 in the logits of a number
+    freezes_tokens: bool = False  # the embeddings of tokens stay as pretrained
 
     def __init__(
         self, config: TaskConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, main_score: str
@@ -201,8 +210,7 @@ class Task(ABC):
         self.labels = list(labels)
         self.max_length = max_length
         self.main_score = main_score
-        windows = config.windowing if isinstance(config, TextTaskConfig) else None
-        self.format = SequenceFormat.of(tokenizer, max_length, windows, special_tokens=self.special_tokens)
+        self.format = SequenceFormat.of(tokenizer, max_length, config.windowing, special_tokens=self.special_tokens)
 
     # From texts to rows
 
@@ -236,6 +244,10 @@ class Task(ABC):
             raise DataError(wrong, remedy="Set task.windows=none, which truncates the longer text of a pair")
         known = None if targets is None else self.targets(targets)
         return ExampleRows(store, self.format, known, of_words=self.config.of_words)
+
+    def rows_of_split(self, store: TokenStore, split: Split) -> ExampleRows:
+        """Return the tokenised texts of a split as rows with their targets. Raises DataError as `rows` does."""
+        return self.rows(store, split.targets())
 
     def targets(self, targets: Iterable[Any]) -> Targets | None:
         """Return the targets of rows, each None if it is unknown, as batches need them; None: nothing is predicted."""

@@ -59,7 +59,7 @@ class TeacherVectorsConfig(DocumentTaskConfig):
 
     command: ClassVar[str] = "distill"
 
-    teacher_width: int | None = setting(None, "Width of the teacher's vectors; set by the teacher.", brought=True)
+    teacher_width: int | None = setting(None, "Width of the teacher's vectors; set by the teacher.", internal=True)
 
     def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> TeacherVectors:
         return TeacherVectors(self, tokenizer, max_length)

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -32,7 +32,8 @@ from encoderlab.model.config import ModelConfig
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.training.config import Batching, TrainingConfig
 
-FEWEST_EVALUATION_TOKENS, MOST_EVALUATION_TOKENS = 1024, 4096  # per batch on a CPU
+FEWEST_EVALUATION_TOKENS = 1024  # per batch on a CPU
+MOST_EVALUATION_TOKENS = 4096
 # Tokens times squared width: enough to outweigh Python, few enough for a core's cache (RESULTS.md).
 EVALUATION_WORK = 1024 * 256**2
 GPU_EVALUATION_TOKENS = 32_768  # on a GPU, launching small computations takes longer than the computations
@@ -81,6 +82,21 @@ class RowStream(Protocol):
         ...
 
 
+@runtime_checkable
+class ComposedRows(Protocol):
+    """Rows that say themselves which of them are computed together, because they are compared with one another."""
+
+    def epoch(self, seed: int, epoch: int) -> Epoch: ...
+
+    def steps(self, micro_batches: int, seed: int, after: int) -> Iterator[list[np.ndarray]]:
+        """Yield the rows of each of the micro-batches of step `after` + 1, + 2, and so on without end; there may be
+        more of them.
+
+        They are a function of only the seed and the number of the step.
+        """
+        ...
+
+
 def epoch_order(
     lengths: np.ndarray, config: TrainingConfig, seed: int, epoch: int, *, after: int = 0
 ) -> Iterator[np.ndarray]:
@@ -114,7 +130,8 @@ def training_batches(
     `micro_batches` parts.
 
     The rows of a step are drawn first and then distributed, so they are the same for any number of processes. If there
-    are fewer rows than processes or micro-batches, the rest are batches without rows: all processes have equally many.
+    are fewer rows than processes, the rest have batches without rows: all processes have equally many.
+    `ComposedRows` are read by a single process, in micro-batches of their own.
     """
 
     def batches() -> Iterator[list[Batch]]:
@@ -123,7 +140,12 @@ def training_batches(
                 shares = _shares(step_rows, micro_batches, processes)
                 yield [_batch(drawn, micro_batch, step_rows, pad_id, device) for micro_batch in shares]
 
-    return prefetched(batches(), device)
+    def composed_batches(rows: ComposedRows) -> Iterator[list[Batch]]:
+        drawn = rows.epoch(seed, 0)
+        for step in rows.steps(micro_batches, seed, after):
+            yield [_batch(drawn, micro_batch, micro_batch, pad_id, device) for micro_batch in step]
+
+    return prefetched(composed_batches(rows) if isinstance(rows, ComposedRows) else batches(), device)
 
 
 def _epochs(rows: Rows, config: TrainingConfig, seed: int, after: int) -> Iterator[tuple[int, Epoch, int]]:
@@ -142,10 +164,10 @@ def _shares(step_rows: np.ndarray, micro_batches: int, processes: Processes) -> 
     return np.array_split(np.array_split(step_rows, processes.size)[processes.rank], min(micro_batches, largest))
 
 
-def _batch(drawn: Epoch, some: np.ndarray, among: np.ndarray, pad_id: int, device: torch.device) -> Batch:
-    """Return the batch of some rows; for no rows, the batch of the first row of `among`, without rows."""
-    batch = drawn.prepare(drawn.gather(some if len(some) else among[:1], pad_id).to(device))
-    return batch if len(some) else batch.without_rows()
+def _batch(drawn: Epoch, rows: np.ndarray, among: np.ndarray, pad_id: int, device: torch.device) -> Batch:
+    """Return the batch of the rows; for no rows, the batch of the first row of `among`, without rows."""
+    batch = drawn.prepare(drawn.gather(rows if len(rows) else among[:1], pad_id).to(device))
+    return batch if len(rows) else batch.without_rows()
 
 
 def scoring_batches(
@@ -161,10 +183,10 @@ def scoring_batches(
     def batches() -> Iterator[Batch]:
         drawn = rows.epoch(EVALUATION_SEED, 0)
         on_cpu = min(max(EVALUATION_WORK // d_model**2, FEWEST_EVALUATION_TOKENS), MOST_EVALUATION_TOKENS)
-        dealt = list(_scoring_rows(drawn.lengths, GPU_EVALUATION_TOKENS if device.type == "cuda" else on_cpu))
-        dealt += [np.arange(0)] * (-len(dealt) % processes.size)
-        for some in dealt[processes.rank :: processes.size]:
-            yield _batch(drawn, some, dealt[0], pad_id, device)
+        rows_of_batches = list(_scoring_rows(drawn.lengths, GPU_EVALUATION_TOKENS if device.type == "cuda" else on_cpu))
+        rows_of_batches += [np.arange(0)] * (-len(rows_of_batches) % processes.size)
+        for batch_rows in rows_of_batches[processes.rank :: processes.size]:
+            yield _batch(drawn, batch_rows, rows_of_batches[0], pad_id, device)
 
     return prefetched(batches(), device)
 
@@ -199,12 +221,16 @@ def prefetched(batches: Iterator[Item], device: torch.device) -> Iterator[Item]:
     # copied and masked before it is read, and its memory reused after that, without events or `record_stream`.
     on_gpu = device.type == "cuda"
     same_stream = partial(torch.cuda.set_stream, torch.cuda.current_stream(device)) if on_gpu else None
-    end, thread = object(), ThreadPoolExecutor(1, "batches", same_stream)
+    end: Any = object()
+    thread = ThreadPoolExecutor(1, "batches", same_stream)
     try:
         due = deque(thread.submit(next, batches, end) for _ in range(AHEAD))
-        while (batch := due.popleft().result()) is not end:
+        while True:
+            batch = due.popleft().result()
+            if batch is end:
+                break
             due.append(thread.submit(next, batches, end))
-            yield cast("Item", batch)
+            yield batch
     finally:
         thread.shutdown(cancel_futures=True)
 

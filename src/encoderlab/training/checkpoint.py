@@ -26,7 +26,8 @@ from torch import Tensor, nn
 from encoderlab.errors import DataError
 from encoderlab.system import files
 
-WEIGHTS, STATE = "model.safetensors", "state.pt"
+WEIGHTS = "model.safetensors"
+STATE = "state.pt"
 NAME = re.compile(r"step-(\d+)")
 
 

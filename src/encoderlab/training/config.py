@@ -8,7 +8,7 @@ import math
 import re
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from encoderlab.errors import SettingError
 from encoderlab.settings import check_settings, setting
@@ -23,6 +23,8 @@ Precision = Enum("Precision", {"auto": "auto", "fp32": "fp32", "bf16": "bf16"}) 
 Compile = Enum("Compile", {"auto": "auto", "always": "always", "never": "never"})
 Sharding = Enum("Sharding", {"none": "none", "full": "full"})
 Keep = Enum("Keep", {"best": "best", "last": "last"})  # the checkpoint that becomes the run's model
+
+ALL_LAYERS = "all"  # a value of freeze_layers
 
 
 @dataclass
@@ -39,28 +41,28 @@ class TrainingConfig:
     min_steps: int = setting(
         1000,
         "With epochs=null: enough whole epochs for about this many steps, at least one and at most max_epochs.",
-        least=1,
+        minimum=1,
     )
-    max_epochs: int = setting(20, "With epochs=null: most epochs, however few rows there are.", least=1)
+    max_epochs: int = setting(20, "With epochs=null: most epochs, however few rows there are.", minimum=1)
     many_labels_passes: int = setting(  # a factor, not epochs
         1,
         "With epochs=null: factor on the number of steps for a task with 50 labels or more, whose new head takes "
         "longer to learn.",
-        least=1,
+        minimum=1,
     )
     max_tokens: int | None = setting(
         None,
         "With epochs=null: read about this many tokens at most, in fewer epochs if rows are long (at least 3).",
-        least=1,
+        minimum=1,
     )
-    steps: int | None = setting(None, "Optimizer steps; overrides epochs.", least=1)
+    steps: int | None = setting(None, "Optimizer steps; overrides epochs.", minimum=1)
     budget: str | None = setting(None, "Time to train for, such as 90s, 30m or 1.5h; overrides epochs.")
-    batch_size: int = setting(32, "Rows in each optimizer step.", least=1)
+    batch_size: int = setting(32, "Rows in each optimizer step.", minimum=1)
     accumulate: int | None = setting(
         None,
         "Micro-batches per batch; only dropout's random draws depend on it; null: as few as a GPU's memory "
         "allows. On a CPU, set more if the system ends the run for its memory.",
-        least=1,
+        minimum=1,
     )
     batching: Batching | None = setting(
         Batching.length,
@@ -74,21 +76,28 @@ class TrainingConfig:
         above=0,
     )
     schedule: Schedule = setting(Schedule.linear, "Learning rate schedule: one_cycle, linear, cosine or constant.")
-    warmup: float = setting(0.1, "Share of all steps in which the learning rate rises to its peak.", least=0, below=1)
-    weight_decay: float = setting(0.01, "Decoupled weight decay of the matrices; biases and norms have none.", least=0)
-    beta2: float = setting(0.999, "AdamW's decay of the running mean of squared gradients.", least=0, below=1)
+    warmup: float = setting(0.1, "Share of all steps in which the learning rate rises to its peak.", minimum=0, below=1)
+    weight_decay: float = setting(
+        0.01, "Decoupled weight decay of the matrices; biases and norms have none.", minimum=0
+    )
+    beta2: float = setting(0.999, "AdamW's decay of the running mean of squared gradients.", minimum=0, below=1)
     epsilon: float = setting(1e-8, "AdamW's epsilon.", above=0)
     clip_norm: float | None = setting(
         1.0, "Largest norm of the gradient; larger gradients are scaled down; null: no clipping.", above=0
     )
     layer_decay: float = setting(
-        1.0, "Factor on the learning rate from each layer to the layer below, starting at the heads.", above=0, most=1
+        1.0,
+        "Factor on the learning rate from each layer to the layer below, starting at the heads.",
+        above=0,
+        maximum=1,
     )
-    freeze_layers: int | None = setting(
+    # A number or a name; OmegaConf has no such union.
+    freeze_layers: Any = setting(
         0,
-        "Number of lowest layers to freeze, together with the embeddings; 0: train everything; null: a quarter of them "
-        "for few rows (see min_validation_rows), otherwise 0.",
-        least=0,
+        "Number of lowest layers to freeze, together with the embeddings; 0: train everything; all: train the head "
+        "alone, of classes by logistic regression; null: a quarter of them for few rows (see min_validation_rows), "
+        "otherwise 0.",
+        minimum=0,
     )
     precision: Precision = setting(
         Precision.auto, "Precision of the matrix products: auto (bf16 if it is faster), fp32 or bf16."
@@ -98,22 +107,26 @@ class TrainingConfig:
         False, "Use only deterministic kernels on CUDA, at some cost in speed; CPU kernels are always deterministic."
     )
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
-    threads: int | None = setting(None, "CPU threads of a process; null: one per idle core.", least=1, most=1024)
+    threads: int | None = setting(None, "CPU threads of a process; null: one per idle core.", minimum=1, maximum=1024)
     sharding: Sharding = setting(
         Sharding.none,
         "With several processes: none (each holds all weights) or full (sharded, for models too large for one GPU).",
     )
-    evaluate_every: int | None = setting(None, "Steps between evaluations; null: set by training.evaluations.", least=1)
+    evaluate_every: int | None = setting(
+        None, "Steps between evaluations; null: set by training.evaluations.", minimum=1
+    )
     evaluations: int | None = setting(
         None,
         "With evaluate_every=null: number of evaluations, evenly spaced; null, or with a budget: one per epoch.",
-        least=1,
+        minimum=1,
     )
     checkpoint_every: int | None = setting(
-        None, "Steps between checkpoints, in addition to those at evaluations; null: none.", least=1
+        None, "Steps between checkpoints, in addition to those at evaluations; null: none.", minimum=1
     )
     patience: int | None = setting(
-        None, "Stop after this many evaluations without a better score; null: never.", least=1
+        None,
+        "Stop after this many evaluations without a better score, from when the loss has fallen; null: never.",
+        minimum=1,
     )
     keep: Keep = setting(
         Keep.best,
@@ -125,13 +138,18 @@ class TrainingConfig:
     min_validation_rows: int = setting(
         0,
         "With fewer validation rows than this, or than two per label, scores are mostly chance: keep the last "
-        "checkpoint, do not stop early, and hold no rows out of training if a test split is there; 0: never.",
-        least=0,
+        "checkpoint, do not stop early, and hold no rows out of training if a test split is there, or if there are "
+        "fewer training rows than this; 0: never.",
+        minimum=0,
     )
-    log_every: int = setting(20, "Steps between lines in metrics.jsonl.", least=1)
+    log_every: int = setting(20, "Steps between lines in metrics.jsonl.", minimum=1)
 
     def __post_init__(self) -> None:
         check_settings(self, self.group)
+        is_number = isinstance(self.freeze_layers, int) and not isinstance(self.freeze_layers, bool)
+        if not is_number and self.freeze_layers not in (None, ALL_LAYERS):
+            wrong = f"training.freeze_layers is {self.freeze_layers}"
+            raise SettingError(wrong, allowed=f"a number of layers, {ALL_LAYERS} or null")
         if self.budget is not None:
             seconds_of(self.budget)
         if self.budget is not None and self.steps is not None:
@@ -214,7 +232,8 @@ def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool, epoch
         length = f"{config.budget} of steps of {config.batch_size:,} rows ({per_epoch:,} per {epoch})"
     else:
         steps = total_steps(config, rows)
-        every, n_epochs = min(every, steps), steps / per_epoch
+        every = min(every, steps)
+        n_epochs = steps / per_epoch
         epochs = f"{n_epochs:.3g}" if n_epochs < 1000 else f"{n_epochs:,.0f}"
         counted = f"{steps:,} step{'s' * (steps != 1)} of {config.batch_size:,} rows"
         length = f"{epochs} {epoch}{'s' * (epochs != '1')}, {counted}"

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,7 +38,8 @@ class Whole:
 
     def __init__(self, model: EncoderWithHeads, processes: Processes, *, exact: bool = True) -> None:
         """If `exact`, a resumed run ends bit for bit like one that was never stopped."""
-        self.model, self.processes = model, processes
+        self.model = model
+        self.processes = processes
         self.stepped: nn.Module = model
         if processes.size > 1:
             self.stepped = _replicated(model, fixed_order=exact and processes.size > 2)
@@ -77,8 +78,12 @@ class Sharded(Whole):
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        self.original, self.processes, self.device = model, processes, device
+        self.original = model
+        self.processes = processes
+        self.device = device
         self.model = _shapes_of(model)
+
+        # Each layer is a unit, which is gathered when it is computed.
         mesh = init_device_mesh(device.type, (processes.size,))
         for layer in self.model.encoder.layers:
             fully_shard(layer, mesh=mesh)
@@ -88,6 +93,8 @@ class Sharded(Whole):
         fully_shard(self.model, mesh=mesh, reshard_after_forward=True)
         self.stepped: Any = self.model
         self.stepped.no_sync = partial(_no_sync, self.model)  # as DDP has it
+
+        # Memory for this process's shards, and the main process's weights in it.
         _allocate(self.model, device)
         self.load(model.state_dict())
 
@@ -95,7 +102,7 @@ class Sharded(Whole):
         from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-        weights = cast("dict[str, Tensor]", get_model_state_dict(self.model, options=options))
+        weights: dict[str, Any] = get_model_state_dict(self.model, options=options)
         return {name: weight.contiguous() for name, weight in weights.items()}
 
     def load(self, weights: dict[str, Tensor]) -> None:
@@ -108,16 +115,20 @@ class Sharded(Whole):
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         from torch.distributed.tensor import DTensor
 
-        plain, state = optimizer.state_dict(), {}
+        plain = optimizer.state_dict()
+        state = {}
         for key, averages in plain["state"].items():  # one at a time, because all averages together are twice the model
-            whole = {name: one.full_tensor() if isinstance(one, DTensor) else one for name, one in averages.items()}
+            whole = {}
+            for name, value in averages.items():
+                whole[name] = value.full_tensor() if isinstance(value, DTensor) else value
             state[key] = {name: value.cpu() for name, value in whole.items()} if self.processes.is_main else {}
         return plain | {"state": state}
 
     def load_optimizer_state(self, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
         from torch.distributed.tensor import distribute_tensor
 
-        parameters, shards = [weight for group in optimizer.param_groups for weight in group["params"]], {}
+        parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
+        shards = {}
         for key, averages in state["state"].items():
             layout = (parameters[key].device_mesh, parameters[key].placements)
             shards[key] = {
@@ -265,6 +276,8 @@ def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds
         from torch._inductor import config
 
         config.split_reductions = False
+
+    # What is compiled is the method: the module and the names of its weights stay as they are.
     plain = encoder.encode
     compiled = torch.compile(plain, dynamic=True)
 
@@ -272,6 +285,8 @@ def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds
         return (compiled if encoder.training else plain)(*arguments, **named)
 
     encoder.encode = encode_in_training if device.type == "cpu" else compiled
+
+    # It is compiled when it is first called, here: without a working compiler the run goes on uncompiled.
     wrong = _what_is_wrong_with_the_compiler(encoder, compute)
     if wrong is not None:
         del encoder.encode  # removes the compiled one, leaving the class's own

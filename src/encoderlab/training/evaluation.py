@@ -66,8 +66,10 @@ def _in_halves(batch: Batch, predict: Callable[[Batch], Output], halve: bool) ->
         if not is_out_of_memory(error):
             raise
         if len(batch) == 1 or not halve:
-            of = " x ".join(map(str, batch.input_ids.shape))
-            wrong = f"The memory of the device ({batch.input_ids.device.type}) is too small for a batch of {of} tokens"
+            size = " x ".join(map(str, batch.input_ids.shape))
+            wrong = (
+                f"The memory of the device ({batch.input_ids.device.type}) is too small for a batch of {size} tokens"
+            )
             raise MemoryTooSmallError(wrong, remedy="Choose another device, or a smaller model") from None
     torch.cuda.empty_cache()  # by now the error is freed, and with it the tensors in its frames
     return [part for half in batch.halves() for part in _in_halves(half, predict, halve)]
@@ -121,6 +123,7 @@ def evaluate(
                 prediction = model(batch)
             return metrics.columns(prediction, batch) if len(batch.rows) else None
 
+    # Predict: what scoring needs of each batch is kept, and no more.
     was_training = model.training
     model.eval()
     try:
@@ -129,6 +132,8 @@ def evaluate(
         kept = [of_batch for _, of_batch in predicted if of_batch is not None]
     finally:
         model.train(was_training)
+
+    # Score, on the main process if there are several: there the batches are put into the order of a single one.
     if alone:
         return metrics.scores(kept)
     collected = processes.gather([tuple(column.cpu() for column in of_batch) for of_batch in kept])

@@ -1,9 +1,9 @@
 """The training loop: a generator that takes one optimizer step after another and reports each.
 
 Whoever iterates decides what to log, score and save (`runs/fit.py`). When memory runs out, a step is repeated in
-smaller micro-batches (`StepsWithinMemory`); a run ends after a number of steps or at a time (`Horizon`). The loop never
-waits for a GPU: shapes and counts are known on the host, and losses stay tensors until someone reads them. A step whose
-loss or gradient is not finite ends the run before it reaches the weights.
+smaller micro-batches (`StepsWithinMemory`); a run ends after a number of steps or at a time (`Horizon`). The loop
+rarely waits for a GPU: shapes and counts are known on the host, and losses stay tensors until someone reads them. A
+step whose loss or gradient is not finite ends the run before it reaches the weights.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class NonFiniteGuard:
 
     def read(self) -> None:
         """Raise TrainingError, which names the first step that was not finite. Waits for the device."""
-        unread, self._unread = self._unread, []
+        unread = self._unread
+        self._unread = []
         flags = torch.stack([flag for _, flag, _, _ in unread]).tolist() if unread else []
         for is_bad, (step, _, step_losses, norm) in zip(flags, unread, strict=True):
             if is_bad:
@@ -96,14 +97,14 @@ class NonFiniteGuard:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A finished optimizer step: its `number`, counted from 1, and how many the run is expected to have (`of`).
+    """A finished optimizer step: its `number`, counted from 1, and the `expected_total` of the run.
 
     `losses` are means over the step's targets, by name; `gradient_norm` is measured before clipping. Both stay tensors,
     so a step that nobody reads never waits for the device. All numbers cover all processes.
     """
 
     number: int
-    of: int
+    expected_total: int
     losses: dict[str, Tensor]
     gradient_norm: Tensor
     learning_rate: float
@@ -151,18 +152,32 @@ def optimize(
     An item is one batch, split into the micro-batches it is computed in. With several processes it is this process's
     share of the batch. Raises TrainingError if a step is not finite.
     """
-    optimizer, config, guard = learner.optimizer, learner.config, learner.guard
+    optimizer = learner.optimizer
+    config = learner.config
+    guard = learner.guard
     learner.model.train()
-    batches, number = iter(batches), after
-    while number < (steps := horizon.expected_total(number)) and (micro_batches := next(batches, None)):
+    batches = iter(batches)
+    number = after
+    while True:
+        # The horizon is asked before each step: a budget of time estimates anew how many steps it still allows.
+        steps = horizon.expected_total(number)
+        micro_batches = next(batches, None) if number < steps else None
+        if micro_batches is None:
+            break
+
+        # The learning rate of this step; lower layers may have a lower one.
         learning_rate = learning_rate_at(number, steps, config)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * group["scale"]
         number += 1
+
+        # Gradients of the whole batch, over all its micro-batches and all processes.
         totals = count_totals(micro_batches, learner.processes)
         step_losses = accumulate_gradients(learner, micro_batches, totals.targets)
         norm = clip_gradients(optimizer, config.clip_norm)
-        guard.arm(optimizer, number, step_losses, norm)  # a step that is not finite changes nothing
+
+        # The update. The guard makes a step that is not finite change nothing; reading it waits for the device.
+        guard.arm(optimizer, number, step_losses, norm)
         optimizer.step()
         optimizer.zero_grad()
         if number in (1, steps) or number % config.log_every == 0:
@@ -215,7 +230,9 @@ class StepsWithinMemory:
     def __init__(
         self, batches: Callable[[int, int], Iterator[list[Batch]]], micro_batches: MicroBatches, batch_size: int
     ) -> None:
-        self.batches, self.micro_batches, self.batch_size = batches, micro_batches, batch_size
+        self.batches = batches
+        self.micro_batches = micro_batches
+        self.batch_size = batch_size
 
     def take(self, learner: Learner, horizon: Horizon, after: int = 0) -> Iterator[Step]:
         """Yield the steps of `loop.optimize`, which restarts after the last finished one when memory runs out.
@@ -229,7 +246,8 @@ class StepsWithinMemory:
             try:
                 for step in optimize(learner, batches, horizon, after=after):
                     yield step
-                    after, generators = step.number, random_state(device)  # the caller may have drawn random numbers
+                    after = step.number
+                    generators = random_state(device)  # the caller may have drawn random numbers
                 return
             except RuntimeError as error:
                 if not is_out_of_memory(error):
@@ -290,7 +308,8 @@ class TimeBudget(Horizon):
     COMPILING = 10  # steps in which a compiled model may see new shapes
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic, *, compiled: bool = False) -> None:
-        self.seconds, self.clock = seconds, clock
+        self.seconds = seconds
+        self.clock = clock
         self._untimed = self.COMPILING if compiled else 0
         self._spent = 0.0
         self._started: float | None = None
@@ -302,8 +321,10 @@ class TimeBudget(Horizon):
             self._timed_after, self._timed_from = (0, self._started) if self._spent else (done, now)
             self._untimed += self._timed_after
         elif self._timed_after < done <= self._untimed:
-            self._timed_after, self._timed_from = done, now
-        left, timed = self.seconds - (now - self._started), done - self._timed_after
+            self._timed_after = done
+            self._timed_from = now
+        left = self.seconds - (now - self._started)
+        timed = done - self._timed_after
         if not timed:
             return done + self.GUESS if left > 0 or not done else done
         return done + max(int(left * timed / max(now - self._timed_from, 1e-9)), 0)

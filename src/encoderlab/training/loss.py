@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
@@ -13,7 +14,7 @@ from encoderlab.batch import Batch, Prediction, TeacherOutputs
 
 # Of classes or, for sets of labels, of a label that a row has, relative to one that it lacks.
 LabelWeights = Float[Tensor, " classes"]
-LOSSES = ("sequence", "token", "teacher_sequence", "teacher_token")  # every name a loss may have
+LOSSES = ("sequence", "token", "teacher_sequence", "teacher_token", "contrast")  # every name a loss may have
 
 
 def losses(
@@ -22,18 +23,23 @@ def losses(
     """Return the losses of a batch by name, each *summed* over its targets.
 
     `sequence` is `sequence_loss`, `token` the cross entropy against the labels; `teacher_sequence` and `teacher_token`
-    measure how far the student is from its teacher (`Batch.teacher`). They are sums, not means, so that micro-batches
-    can be added up exactly before the division; see `count_targets`. A target with a weight still counts as one:
-    the sum does not depend on what shares a micro-batch. In a batch without targets, a loss and its gradients are 0.
+    measure how far the student is from its teacher (`Batch.teacher`), `contrast` how near rows of one label are
+    (`Batch.contrast`). They are sums, not means, so that micro-batches can be added up exactly before the division; see
+    `count_targets`. A target with a weight still counts as one: but for `contrast`, the sum does not depend on what
+    shares a micro-batch. In a batch without targets, a loss and its gradients are 0.
     """
-    summed, teacher = {}, batch.teacher
+    summed = {}
+    teacher = batch.teacher
     share = 1.0 if teacher is None else 1.0 - teacher.weight  # of the labels
     if prediction.sequence_logits is not None and batch.labels is not None:
         logits = _of_rows(prediction.sequence_logits, batch).float()
-        summed["sequence"] = share * sequence_loss(logits, batch.labels, label_weights)
+        summed["sequence"] = share * sequence_loss(logits, batch.labels, label_weights, batch.weights)
     if prediction.token_logits is not None and batch.token_labels is not None:
         logits = prediction.token_logits.float()
         summed["token"] = share * F.cross_entropy(logits, batch.token_labels, label_weights, reduction="sum")
+    if batch.contrast is not None and prediction.sequence_vectors is not None and batch.labels is not None:
+        contrast = contrastive_loss(prediction.sequence_vectors, batch.labels, batch.contrast.temperature)
+        summed["contrast"] = batch.contrast.weight * contrast
     return summed if teacher is None else summed | dict(_teacher_losses(prediction, batch, teacher))
 
 
@@ -41,11 +47,14 @@ def sequence_loss(
     logits: Float[Tensor, "batch classes"],
     targets: Int[Tensor, " batch"] | Float[Tensor, "batch classes"] | Float[Tensor, " batch"],
     label_weights: LabelWeights | None = None,
+    row_weights: Float[Tensor, " batch"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Return the loss of whole sequences, summed over them; it depends on the kind of `targets` (`batch.TargetKind`).
+    """Return the loss of whole sequences, summed over them; it depends on the kind of `targets`.
 
     Class ids: cross entropy. A 0 or 1 for each label: binary cross entropy, averaged over them. Numbers: squared error.
     """
+    if row_weights is not None:
+        return (_loss_of_each(logits, targets, label_weights) * row_weights).sum()
     if not targets.is_floating_point():
         return F.cross_entropy(logits, targets, label_weights, reduction="sum")
     if targets.ndim == 2:
@@ -54,14 +63,33 @@ def sequence_loss(
     return F.mse_loss(logits[:, 0], targets, reduction="sum")
 
 
+def _loss_of_each(
+    logits: Float[Tensor, "batch classes"],
+    targets: Int[Tensor, " batch"] | Float[Tensor, "batch classes"] | Float[Tensor, " batch"],
+    label_weights: LabelWeights | None,
+) -> Float[Tensor, " batch"]:
+    """Return the loss of each sequence, as `sequence_loss` adds them up."""
+    if not targets.is_floating_point():
+        return F.cross_entropy(logits, targets, label_weights, reduction="none")
+    if targets.ndim == 2:
+        by_label = F.binary_cross_entropy_with_logits(logits, targets, pos_weight=label_weights, reduction="none")
+        return by_label.mean(1)
+    return F.mse_loss(logits[:, 0], targets, reduction="none")
+
+
 def count_targets(batch: Batch) -> dict[str, int]:
     """Return how many targets each loss of `batch` sums over. Reads only shapes, so it never waits for a device."""
     counts = {"sequence": batch.labels, "token": batch.token_labels}
-    if (teacher := batch.teacher) is not None:
-        logits, vectors = teacher.sequence_logits, teacher.sequence_vectors
+    teacher = batch.teacher
+    if teacher is not None:
+        logits = teacher.sequence_logits
+        vectors = teacher.sequence_vectors
         counts["teacher_sequence"] = vectors if logits is None else logits
         counts["teacher_token"] = teacher.token_vectors if teacher.token_logits is None else teacher.token_logits
-    return {name: len(labels) for name, labels in counts.items() if labels is not None}
+    n_targets = {name: len(labels) for name, labels in counts.items() if labels is not None}
+    if batch.contrast is not None:
+        n_targets["contrast"] = batch.contrast.n_anchors
+    return n_targets
 
 
 def _teacher_losses(prediction: Prediction, batch: Batch, teacher: TeacherOutputs) -> Iterator[tuple[str, Tensor]]:
@@ -69,11 +97,12 @@ def _teacher_losses(prediction: Prediction, batch: Batch, teacher: TeacherOutput
     logits, vectors = (_of_rows(x, batch) for x in (prediction.sequence_logits, prediction.sequence_vectors))
     sequences = (logits, teacher.sequence_logits, vectors, teacher.sequence_vectors)
     tokens = (prediction.token_logits, teacher.token_logits, prediction.token_vectors, teacher.token_vectors)
+    weights = {"teacher_sequence": teacher.sequence_vector_weight, "teacher_token": teacher.token_vector_weight}
     for name, (logits, of_teacher, vectors, others) in {"teacher_sequence": sequences, "teacher_token": tokens}.items():
         if logits is not None and of_teacher is not None:
             yield name, teacher.weight * soft_cross_entropy(logits, of_teacher, teacher.temperature)
         elif vectors is not None and others is not None:
-            yield name, teacher.weight * cosine_distance(vectors, others)
+            yield name, teacher.weight * weights[name] * cosine_distance(vectors, others)
 
 
 def soft_cross_entropy(
@@ -83,7 +112,8 @@ def soft_cross_entropy(
 
     It is multiplied by the squared temperature, so that the size of the gradients does not depend on it.
     """
-    student, teacher = (F.log_softmax(some.float() / temperature, dim=-1) for some in (logits, targets))
+    student = F.log_softmax(logits.float() / temperature, dim=-1)
+    teacher = F.log_softmax(targets.float() / temperature, dim=-1)
     return F.kl_div(student, teacher, reduction="sum", log_target=True) * temperature**2
 
 
@@ -92,6 +122,28 @@ def cosine_distance(
 ) -> Float[Tensor, ""]:
     """Return one minus the cosine of each vector and its target, summed."""
     return (1 - F.cosine_similarity(vectors.float(), targets.float(), dim=-1)).sum()
+
+
+FAR = -1e4  # instead of a row's similarity to itself: its exponential is zero, and a batch of one row stays finite
+
+
+def contrastive_loss(
+    vectors: Float[Tensor, "batch width"], labels: Int[Tensor, " batch"], temperature: float
+) -> Float[Tensor, ""]:
+    """Return the supervised contrastive loss (Khosla et al. 2020, equation 2, L_out), summed over its anchors.
+
+    For each row: the mean, over the other rows of its label, of minus the logarithm of the softmax over all other rows
+    of cosine / temperature. A row whose label no other row has, or whose label is unknown (below 0), is no anchor and
+    adds 0, but the others are kept apart from it.
+    """
+    unit = F.normalize(vectors.float(), dim=-1)
+    itself = torch.eye(len(unit), dtype=torch.bool, device=unit.device)
+    similarity = (unit @ unit.T / temperature).masked_fill(itself, FAR)
+    log_probability = similarity.log_softmax(dim=1)
+    is_positive = (labels[:, None] == labels) & (labels >= 0) & ~itself
+    n_positives = is_positive.sum(dim=1)
+    by_anchor = -log_probability.masked_fill(~is_positive, 0.0).sum(dim=1) / n_positives.clamp(min=1)
+    return by_anchor.sum()
 
 
 def _of_rows(output: Tensor | None, batch: Batch) -> Any:

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator
 from inspect import unwrap
 from itertools import chain
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from encoderlab.errors import SettingError
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.training.config import Schedule, TrainingConfig
+from encoderlab.training.config import ALL_LAYERS, Schedule, TrainingConfig
 
 BETA1 = 0.9  # AdamW's decay of the running mean of gradients
 
@@ -31,7 +31,7 @@ class EagerAdamW(torch.optim.AdamW):
     step = torch.no_grad()(unwrap(torch.optim.AdamW.step))
 
 
-def build_optimizer(model: nn.Module, config: TrainingConfig) -> EagerAdamW:
+def build_optimizer(model: EncoderWithHeads, config: TrainingConfig) -> EagerAdamW:
     """Return AdamW (Loshchilov and Hutter 2019, algorithm 2). Biases and norms are not decayed, as in BERT's own
     optimizer.
 
@@ -61,26 +61,25 @@ def clip_gradients(optimizer: torch.optim.Optimizer, clip_norm: float | None) ->
     return whole
 
 
-def freeze(model: nn.Module, config: TrainingConfig) -> None:
+def freeze(model: EncoderWithHeads, config: TrainingConfig) -> None:
     """Keep the embeddings and the lowest `freeze_layers` layers as they are; with 0, everything trains.
 
     A decoder tied to the token embeddings is frozen with them. Raises SettingError if there are fewer layers.
     """
     if not config.freeze_layers:
         return
-    embeddings, *layers, _ = cast("EncoderWithHeads", model).parameters_by_depth()
-    if config.freeze_layers > len(layers):
-        wrong = f"training.freeze_layers is {config.freeze_layers}, but the encoder has {len(layers)} layers"
-        raise SettingError(wrong, remedy=f"Set training.freeze_layers={len(layers)} to train only the heads")
-    for parameter in chain(embeddings, *layers[: config.freeze_layers]):
+    embeddings, *layers, _ = model.parameters_by_depth()
+    frozen = len(layers) if config.freeze_layers == ALL_LAYERS else config.freeze_layers
+    if frozen > len(layers):
+        wrong = f"training.freeze_layers is {frozen}, but the encoder has {len(layers)} layers"
+        raise SettingError(wrong, remedy=f"Set training.freeze_layers={ALL_LAYERS} to train only the heads")
+    for parameter in chain(embeddings, *layers[:frozen]):
         parameter.requires_grad_(False)
 
 
-def _groups(model: nn.Module, config: TrainingConfig) -> Iterator[dict[str, Any]]:
+def _groups(model: EncoderWithHeads, config: TrainingConfig) -> Iterator[dict[str, Any]]:
     """Yield for each depth, from the embeddings to the heads, the trainable matrices and then the trainable vectors."""
-    depths = (
-        [list(model.parameters())] if config.layer_decay == 1 else cast("EncoderWithHeads", model).parameters_by_depth()
-    )
+    depths = [list(model.parameters())] if config.layer_decay == 1 else model.parameters_by_depth()
     for below_heads, parameters in zip(reversed(range(len(depths))), depths, strict=True):
         scale = config.layer_decay**below_heads
         learning = [parameter for parameter in parameters if parameter.requires_grad]
@@ -91,7 +90,9 @@ def _groups(model: nn.Module, config: TrainingConfig) -> Iterator[dict[str, Any]
                 yield {"params": params, "weight_decay": weight_decay, "scale": scale}
 
 
-PEAK, PEAK_WIDTH, HIGHEST_PEAK = 5e-4, 256, 1e-3
+PEAK = 5e-4
+PEAK_WIDTH = 256
+HIGHEST_PEAK = 1e-3
 # Of that peak, for classes of pairs that are read separately: a head with four features for each of a vector's moves
 # far in a step. From a linear model, accuracy on validation was 0.602 instead of 0.534 on MNLI's sample, and level on
 # QQP's (0.785 and 0.788; seed 0). benchmarks/SUITE.md has test and what else was tried.

@@ -18,7 +18,7 @@ LABELS = ["up", "down", "level"]
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "test")
 
 
-def assembly_of(task=None, labels=LABELS, seed=0, training=None, **shape):
+def model_of(task=None, labels=LABELS, seed=0, training=None, **shape):
     """Return a model of this task and shape whose weights are drawn from a normal distribution."""
     task = task or ClassificationConfig(name="digits")
     model = ModelConfig(**{"n_layers": 2, "d_model": 8, "n_heads": 2, "max_length": 12} | shape)

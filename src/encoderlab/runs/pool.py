@@ -1,0 +1,269 @@
+"""A file of texts of which some have a label: what is labelled, what may be chosen, and what is written back."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from encoderlab.config.commands import SelectConfig
+from encoderlab.data.examples import Example, Split, text_of
+from encoderlab.data.files import first_cells, read_unlabelled
+from encoderlab.data.formats import Format, format_of, paths_of
+from encoderlab.errors import DataError, SettingError
+from encoderlab.reports.predictions import carried_names, cell
+from encoderlab.runs import inputs
+from encoderlab.runs.model import Model, is_blank
+from encoderlab.runs.row_files import Row, Types, types_of
+from encoderlab.runs.selection import SELECTED, UNLABELLED, Chosen, Reason
+
+_ROWS_AT_A_TIME = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledFile:
+    """The rows of a file, the column of their labels (which it may lack), and these two as texts, "" for none."""
+
+    path: Path
+    split: Split
+    label_column: str
+    labels: list[str]
+    marks: list[str]  # why a row was chosen in an earlier round
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The rows that texts are chosen from.
+
+    `labels` are the names of the classes, `ids` the class of each row, UNLABELLED without a label. `added` has the
+    labels that other files give to rows without one. `candidates` are the rows that may be chosen: without a label, not
+    blank, and with a text that no labelled or earlier row has.
+    """
+
+    file: LabelledFile
+    labels: list[str]
+    ids: np.ndarray
+    added: Mapping[int, str]
+    marks: list[str]
+    candidates: np.ndarray
+    n_repeated: int
+
+    @property
+    def split(self) -> Split:
+        return self.file.split
+
+    @property
+    def labelled(self) -> np.ndarray:
+        """Return the rows with a label."""
+        return np.flatnonzero(self.ids != UNLABELLED)
+
+    @property
+    def drawn_at_random(self) -> np.ndarray:
+        """Return which of the `labelled` rows were drawn at random in an earlier round."""
+        return np.array([self.marks[row] == Reason.random.value for row in self.labelled], bool)
+
+
+def read_pool(config: SelectConfig, model: Model) -> Pool:
+    """Return the rows of `config.input`, with the labels that it and the files of `config.labelled` give them.
+
+    Raises DataError if a file cannot be read, or nothing is left to choose.
+    """
+    assert config.input is not None
+    file = _read_file(Path(config.input), config, model)
+    keys = [_key(example) for example in file.split]
+    labels = list(file.labels)
+    marks = list(file.marks)
+    added: dict[int, str] = {}
+    for path in paths_of(config.labelled, "labelled") if config.labelled is not None else []:
+        other = _read_file(path, config, model, labelled=True)
+        added |= _taken_over(other, file.path, keys, labels, marks)
+
+    names = sorted({label for label in labels if label})
+    id_of = {name: id_ for id_, name in enumerate(names)} | {"": UNLABELLED}
+    ids = np.array([id_of[label] for label in labels], np.int64)
+    taken = {key for key, label in zip(keys, labels, strict=True) if label}
+    candidates = []
+    n_repeated = 0
+    for row, example in enumerate(file.split):
+        if ids[row] != UNLABELLED or is_blank(example):
+            continue
+        if keys[row] in taken:
+            n_repeated += 1
+            continue
+        taken.add(keys[row])
+        candidates.append(row)
+    if not candidates:
+        wrong = f"Every text of {file.path} has a label in column {file.label_column!r}, or repeats one that has"
+        remedy = "Add texts, or set label_column=NAME for labels of another kind, in a new column"
+        raise DataError(wrong, remedy=remedy)
+    return Pool(file, names, ids, added, marks, np.array(candidates, np.int64), n_repeated)
+
+
+def _read_file(path: Path, config: SelectConfig, model: Model, *, labelled: bool = False) -> LabelledFile:
+    """Return the rows of a file, with its labels; one that is `labelled` must have the column. Raises DataError."""
+    dialect = inputs.dialect_of(model, config.dialect)
+    kind = format_of(path)
+    if kind in (Format.folder, Format.conll):
+        wrong = f"{path} holds no table of texts"
+        raise DataError(wrong, allowed="csv, tsv, xlsx, jsonl, json, parquet, txt", remedy="Choose a file of texts")
+    if kind is Format.excel and dialect.sheet is None:
+        dialect = replace(dialect, sheet=_sheet(path, config, model))
+    cells = {} if kind is Format.txt else first_cells(path, kind, dialect, "{}_column")
+    text = _text_column(path, kind, cells, config, model)
+    label = _label_column(path, cells, config, model)
+    if labelled and label not in cells:
+        wrong = f"{path} has no column {label!r} of labels"
+        raise DataError(wrong, allowed=", ".join(cells), remedy="Set label_column=COLUMN")
+    trained = model.config.dataset
+    pair = config.text_pair_column or getattr(trained, "text_pair", None)
+    if label in {SELECTED, pair, *([text] if isinstance(text, str) else text)}:
+        wrong = f"{label!r} cannot be the column of labels: texts, or why a row was chosen, are in it"
+        raise SettingError(wrong, remedy="Set label_column=NAME")
+    split = read_unlabelled(path, text=text, text_pair=pair, words=False, dialect=dialect, cache_dir=config.cache)
+    labels = list(_column(split, label)) if label in cells else [""] * len(split)
+    marks = list(_column(split, SELECTED)) if SELECTED in cells else [""] * len(split)
+    if not {*marks} <= {"", *(reason.value for reason in Reason)}:  # a column of the user's
+        marks = [""] * len(split)
+    return LabelledFile(path, split, label, labels, marks)
+
+
+def _sheet(path: Path, config: SelectConfig, model: Model) -> str:
+    """Return the only sheet of a workbook, or the only one with the column of texts. Raises DataError in doubt."""
+    from encoderlab.data.columns import Columns
+    from encoderlab.data.workbooks import sheet_names, sheet_of
+
+    sheets = sheet_names(path)
+    if len(sheets) == 1:
+        return sheets[0]
+    text = config.text_column or getattr(model.config.dataset, "text", "text")
+    return sheet_of(path, None, Columns(text, setting="{}_column"))
+
+
+def _text_column(
+    path: Path, kind: Format, cells: Mapping[str, Sequence[str]], config: SelectConfig, model: Model
+) -> str | Sequence[str]:
+    """Return the column of texts, or the columns that are joined to one text: set, as trained, or guessed."""
+    from encoderlab.data.columns import guess_text
+
+    as_trained = getattr(model.config.dataset, "text", "text")
+    if config.text_column is not None:
+        return config.text_column
+    parts = [as_trained] if isinstance(as_trained, str) else as_trained
+    if kind is Format.txt or {*parts} <= {*cells}:
+        return as_trained
+    guess = guess_text(cells, str(path), "text_column")
+    print(f"encoderlab: {path}: texts are read from {guess!r} (text_column)", file=sys.stderr)
+    return guess
+
+
+def _label_column(path: Path, cells: Mapping[str, Sequence[str]], config: SelectConfig, model: Model) -> str:
+    """Return the column of labels, perhaps a new one: set, as trained, `label`, or the only one with such a name."""
+    from encoderlab.data.columns import named_as_labels
+
+    if config.label_column is not None:
+        return config.label_column
+    usual = [getattr(model.config.dataset, "label", None), "label"]
+    for name in usual:
+        if name in cells:
+            return name
+    named = named_as_labels(cells)
+    if len(named) != 1:
+        return "label"
+    print(f"encoderlab: {path}: labels are read from {named[0]!r} (label_column)", file=sys.stderr)
+    return named[0]
+
+
+def _column(split: Split, name: str) -> Iterator[str]:
+    """Yield the cells of a column that is carried along, as texts without white space around them."""
+    assert split.carried is not None
+    for batch in split.carried.select_columns([name]).iter(_ROWS_AT_A_TIME):
+        values: Any = batch
+        for value in values[name]:
+            yield _as_label(value)
+
+
+def _as_label(value: Any) -> str:
+    """Return a cell as training reads it: "" for none, a whole number without a point."""
+    if isinstance(value, float):
+        if math.isnan(value):
+            return ""
+        value = int(value) if value.is_integer() else value
+    return str(cell(value)).strip()
+
+
+def _key(example: Example) -> int:
+    """Return a number that equal texts share, spaces and case aside."""
+    return hash(" ".join(text_of(example).split()).casefold())
+
+
+def _taken_over(
+    other: LabelledFile, path: Path, keys: Sequence[int], labels: list[str], marks: list[str]
+) -> dict[int, str]:
+    """Put the labels of another file's rows into `labels`, where a row of the same text has none; return them by row.
+
+    Labels of texts that the pool does not have are counted on standard error.
+    """
+    row_of: dict[int, int] = {}
+    for row, key in enumerate(keys):
+        row_of.setdefault(key, row)
+    added = {}
+    n_unknown = 0
+    for example, label, mark in zip(other.split, other.labels, other.marks, strict=True):
+        row = row_of.get(_key(example))
+        if not label:
+            continue
+        if row is None:
+            n_unknown += 1
+        elif not labels[row]:
+            labels[row] = label
+            marks[row] = mark
+            added[row] = label
+    if n_unknown:
+        words = f"{n_unknown:,} labelled texts of {other.path} are not in {path}, and are left out"
+        print(f"encoderlab: {words}", file=sys.stderr)
+    return added
+
+
+def rows_to_write(pool: Pool, chosen: Chosen, *, all_rows: bool) -> Iterator[Row]:
+    """Yield the chosen rows, or all of them, with the input's columns, the label and why a row was chosen."""
+    carried = pool.split.carried
+    assert carried is not None
+    reasons = dict(zip(chosen.rows.tolist(), chosen.reasons, strict=True))
+    names = _output_names(pool)
+    rows = range(len(pool.split)) if all_rows else chosen.rows
+    if not all_rows:
+        carried = carried.select(rows)
+    first = 0
+    for batch in carried.iter(_ROWS_AT_A_TIME):
+        columns: Any = batch
+        n_rows = len(next(iter(columns.values())))
+        for place in range(n_rows):
+            row = int(rows[first + place])
+            cells = {names[name]: columns[name][place] for name in names}
+            cells.setdefault(pool.file.label_column, None)
+            if row in pool.added:
+                cells[pool.file.label_column] = pool.added[row]
+            cells[SELECTED] = reasons[row].value if row in reasons else pool.marks[row] or None
+            yield cells
+        first += n_rows
+
+
+def types_to_write(pool: Pool) -> Types:
+    """Return the types of the columns that are written as they were read."""
+    names = _output_names(pool)
+    ours = {SELECTED, *([pool.file.label_column] if pool.added else [])}
+    types = {names[name]: kind for name, kind in types_of(pool.split.carried).items()}
+    return {name: kind for name, kind in types.items() if name not in ours}
+
+
+def _output_names(pool: Pool) -> dict[str, str]:
+    """Return the output name of each column of the input; a column `selected` of the user's own gets another one."""
+    assert pool.split.carried is not None
+    columns = pool.split.carried.column_names
+    is_ours = any(pool.file.marks) or SELECTED not in columns or not any(_column(pool.split, SELECTED))
+    return dict(zip(columns, columns, strict=True)) if is_ours else carried_names(columns, [SELECTED])

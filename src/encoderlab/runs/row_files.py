@@ -1,0 +1,170 @@
+"""Rows that a command writes: csv, an object per line, Parquet or an Excel sheet, to a file or to standard output."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, time
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
+
+from encoderlab.config.commands import OutputConfig, PredictionFormat
+from encoderlab.errors import DataError, SettingError, printable
+from encoderlab.reports.predictions import cell, in_json, quoting_writer
+from encoderlab.system.files import atomic_write
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Row = dict[str, Any]  # the cells of a row by column
+Types = Mapping[str, "pyarrow.DataType"]  # of the input's columns
+
+ENDINGS = {f".{form.name}": form for form in PredictionFormat}
+NOT_WRITTEN = (".tsv", ".json", ".xls", ".gz", ".zst")  # as people might expect
+BINARY = (PredictionFormat.parquet, PredictionFormat.xlsx)
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins with one of them is computed by spreadsheets
+ROWS_IN_A_GROUP = 4096  # of a Parquet file: this many are in memory at a time
+FIRST_YEAR = 1901  # from which Excel's days are those of the calendar
+# See support.microsoft.com, "Excel specifications and limits".
+EXCEL_ROWS = 1_048_576
+EXCEL_CELL = 32_767  # characters
+
+
+def check_output(config: OutputConfig) -> None:
+    """Raise SettingError if the file to write is there already, and is not to be replaced."""
+    if config.output is not None and Path(config.output).exists() and not config.overwrite:
+        remedy = "Choose another name, or set overwrite=true"
+        raise SettingError(f"output={config.output} already exists", remedy=remedy)
+
+
+def format_to_write(config: OutputConfig) -> PredictionFormat:
+    """Return the format that is set, or that of `output`'s extension. Raises SettingError if it cannot be written."""
+    extension = Path(config.output or "").suffix.lower()
+    if config.format is None and extension in NOT_WRITTEN:
+        wrong = f"Rows cannot be written as {extension} ({config.output})"
+        raise SettingError(wrong, allowed=", ".join(ENDINGS), remedy="Choose one of these, or set format")
+    form = config.format or ENDINGS.get(extension, PredictionFormat.csv)
+    if form in BINARY and config.output is None:
+        wrong = f"format={form.name} cannot be written to standard output"
+        raise SettingError(wrong, remedy=f"Set output=FILE.{form.name}")
+    return form
+
+
+def types_of(carried: Any) -> Types:
+    """Return the types of an input's columns of single values (None: there are none)."""
+    schema = [] if carried is None else carried.features.arrow_schema
+    return {column.name: column.type for column in schema if not column.type.num_fields}
+
+
+def printable_row(value: Any) -> Any:
+    """Return a row or a value of it for a terminal, which would obey the control characters in a text."""
+    if isinstance(value, dict):
+        return {printable(name): printable_row(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [printable_row(one) for one in value]
+    return printable(value) if isinstance(value, str) else value
+
+
+def without_formulas(row: Row) -> Row:
+    """Return the row with an apostrophe before each text that a spreadsheet would compute, and before such names."""
+    unsafe = lambda value: isinstance(value, str) and value.startswith(FORMULAS)  # noqa: E731
+    return {f"'{name}" if unsafe(name) else name: f"'{one}" if unsafe(one) else one for name, one in row.items()}
+
+
+def _write_csv(file: TextIO, rows: Iterator[Row], types: Types, columns: Sequence[str]) -> None:
+    """Write a header and the rows, each as soon as it is known."""
+    writer = quoting_writer(file)
+    first = next(rows, None)
+    csv.writer(file, lineterminator="\n").writerow(columns if first is None else first)
+    for row in chain([] if first is None else [first], rows):
+        writer.writerow(map(cell, row.values()))
+
+
+def _write_jsonl(file: TextIO, rows: Iterator[Row], types: Types, columns: Sequence[str]) -> None:
+    """Write one object per line, each as soon as it is known."""
+    for row in rows:
+        file.write(json.dumps(row, ensure_ascii=False, default=in_json) + "\n")
+
+
+def _write_parquet(file: TextIO, rows: Iterator[Row], types: Types, columns: Sequence[str]) -> None:
+    """Write the cells, one group of rows at a time; the input's columns keep their `types`."""
+    import pyarrow
+    import pyarrow.parquet
+
+    group = list(islice(rows, ROWS_IN_A_GROUP))
+    kinds = {}
+    for name in group[0] if group else columns:
+        known = (row[name] for row in group if row[name] is not None)  # a blank text has no prediction
+        ours = pyarrow.float64() if isinstance(next(known, None), float) else pyarrow.string()
+        kinds[name] = types.get(name, types.get(name.removeprefix("input_"), ours))
+    schema = pyarrow.schema(kinds)
+    with pyarrow.parquet.ParquetWriter(cast("BinaryIO", file.buffer), schema) as writer:
+        while group:
+            writer.write_table(pyarrow.Table.from_pylist(group, schema=schema))
+            group = list(islice(rows, ROWS_IN_A_GROUP))
+
+
+def _write_xlsx(file: TextIO, rows: Iterator[Row], types: Types, columns: Sequence[str]) -> None:
+    """Write a sheet, in which no text is a formula. Raises DataError for what Excel cannot hold."""
+    import openpyxl
+    from openpyxl.cell import WriteOnlyCell
+    from openpyxl.utils.exceptions import IllegalCharacterError
+
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet("rows")
+
+    def cells(values: Iterable[Any]) -> Iterator[Any]:
+        for value in values:
+            one = WriteOnlyCell(sheet, value)
+            one.data_type = "s" if isinstance(value, str) else one.data_type
+            yield one
+
+    for number, row in enumerate(rows):
+        if number == 0:
+            sheet.append(cells(row))
+        try:
+            if number >= EXCEL_ROWS - 1 or any(len(one) > EXCEL_CELL for one in row.values() if isinstance(one, str)):
+                raise IllegalCharacterError
+            sheet.append(cells(map(_excel_cell, row.values())))
+        except IllegalCharacterError:
+            allowed = f"{EXCEL_ROWS:,} rows, {EXCEL_CELL:,} characters in a cell, and no control characters"
+            wrong = f"Row {number + 1:,} does not fit into an Excel sheet"
+            raise DataError(wrong, allowed=allowed, remedy="Write csv or parquet") from None
+    book.save(cast("BinaryIO", file.buffer))
+
+
+def _excel_cell(value: Any) -> Any:
+    """Return a value as a cell of a sheet: dates and times as such, if Excel has them."""
+    if isinstance(value, time):
+        return value if value.tzinfo is None else cell(value)
+    is_date = isinstance(value, date) and value.year >= FIRST_YEAR and getattr(value, "tzinfo", None) is None
+    return value if is_date else cell(value)
+
+
+# Each writes rows, whose cells are single values (except in jsonl); `columns` are the header if there are none.
+WRITERS = dict(zip(PredictionFormat, (_write_csv, _write_jsonl, _write_parquet, _write_xlsx), strict=True))
+
+
+@contextmanager
+def output_file(path: str | None) -> Iterator[TextIO]:
+    """Open standard output, or a file that appears whole or not at all. Raises DataError."""
+    try:
+        if path is None:
+            yield sys.stdout
+            sys.stdout.flush()
+        else:
+            with atomic_write(Path(path)) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+                yield file
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if path is None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python tries again at exit
+        where = "Standard output" if path is None else f"output={path}"
+        remedy = f"Free space, or {'set output=FILE' if path is None else 'choose another folder'}"
+        raise DataError(f"{where} cannot be written: {error.strerror}", remedy=remedy) from None
