@@ -179,4 +179,4 @@ def test_the_lines_of_the_next_round_run(command, texts, capsys):
     *_, last = line
     assert last == "output=next-2.csv"
     command(*shlex.split(train), "training.steps=1", "baselines=false", "run_dir=run")
-    assert json.loads((texts.with_name("run") / "report.json").read_text())["splits"]["validation"]["n"] == 2
+    assert json.loads((texts.with_name("run") / "report.json").read_text())["splits"]["train"]["n"] == 16
