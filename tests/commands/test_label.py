@@ -1,6 +1,7 @@
 """encoderlab label: answers over HTTP that nothing loses, two windows, foreign sites, and the file of labels."""
 
 import csv
+import http.client
 import json
 import os
 import re
@@ -8,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 
@@ -127,6 +129,28 @@ def test_a_kill_loses_nothing_and_the_page_opens_where_it_stopped(opened, tmp_pa
         "finetune",
         "texts-labelled.csv",
     ]
+
+
+@pytest.mark.slow
+def test_answers_that_were_confirmed_survive_kills_at_any_moment(opened, tmp_path):
+    confirmed = {}
+    for n_kills, seconds in enumerate((0.15, 0.4, 0.9)):
+        page = opened(LABELS, "n=3")
+        state = page.ask("show", window="one")
+        assert 0 <= state["labelled"] - len(confirmed) <= n_kills, "a kill comes after at most one unconfirmed answer"
+        threading.Timer(seconds, page.process.kill).start()
+        with pytest.raises((OSError, http.client.HTTPException)):
+            while state["text"]:
+                text = state["text"]["texts"][0]
+                state = page.answer(state)
+                confirmed[text] = LABEL_OF[text]
+        page.process.wait()
+        if (tmp_path / "texts-labelled.csv").exists():
+            assert len(read(tmp_path / "texts-labelled.csv")) == len(TEXTS)
+    page = opened(LABELS)
+    page.end()
+    written = {row["text"]: row["label"] for row in read(tmp_path / "texts-labelled.csv") if row["label"]}
+    assert confirmed and confirmed.items() <= written.items() and len(written) <= len(confirmed) + 3
 
 
 def test_two_windows_share_the_texts_and_foreign_sites_are_refused(opened, tmp_path, command):

@@ -19,7 +19,7 @@ from encoderlab.data.examples import texts_of
 from encoderlab.errors import SettingError, UserError, one_line
 from encoderlab.reports.blocks import render
 from encoderlab.reports.wording import counted
-from encoderlab.runs.answers import journal_of, opened_journal
+from encoderlab.runs.answers import Answer, journal_of, opened_journal
 from encoderlab.runs.labelling import AnsweredElsewhereError, Labelling, Round, choose_round, write_labels
 from encoderlab.runs.pool import Pool
 from encoderlab.runs.row_files import ENDINGS, format_by_name
@@ -114,6 +114,11 @@ class _Afternoon:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="choose")
         self._round: asyncio.Task[None] | None = None
 
+    @property
+    def can_finetune(self) -> bool:
+        """Return whether two labels have rows."""
+        return sum(n > 0 for n in self.labelling.labels.values()) > 1
+
     async def text_for(self, window: str) -> int | None:
         """Return the row to show in a window; None if every text has an answer. Starts to choose more in good time."""
         while True:
@@ -132,16 +137,19 @@ class _Afternoon:
             work = (choose_round, labelling.config, labelling.vectors, labelling.known())
             chosen: Round = await loop.run_in_executor(self._thread, *work)
             labelling.add(chosen)
+        except UserError as error:  # the disk does not take a point of the curve; the next answer will say so
+            self.warning = str(error)
         finally:
             self._round = None
-        await loop.run_in_executor(self._thread, self._write, dict(labelling.answers))
+        await loop.run_in_executor(self._thread, self.write_answers, labelling.answers)
 
-    def write(self) -> None:
+    def end(self) -> None:
         """Write the labels to the output, once the thread has ended."""
         self._thread.shutdown()
-        self._write(self.labelling.answers)
+        self.write_answers(self.labelling.answers)
 
-    def _write(self, answers: dict[int, Any]) -> None:
+    def write_answers(self, answers: dict[int, Answer]) -> None:
+        """Write the labels to the output; if that fails, `warning` says why."""
         try:
             if answers:
                 write_labels(self.labelling.pool, answers, self.labelling.journal, self.form)
@@ -171,7 +179,7 @@ class _Afternoon:
             "skipped": n_skipped,
             "left": len(labelling.pool.candidates) - len(answers),
             "curve": [asdict(point) for point in labelling.journal.curve],
-            "command": self.command if sum(n > 0 for n in labels.values()) > 1 else "",
+            "command": self.command if self.can_finetune else "",
             "warning": self.warning,
         }
 
@@ -179,17 +187,19 @@ class _Afternoon:
 def _serve(afternoon: _Afternoon, listening: socket.socket) -> None:
     """Serve the page; at the end write the labels, and say where they are and how to finetune on them."""
     journal = afternoon.labelling.journal
-    print(f"{http.address_of(listening)}  (Ctrl-C stops it; the same line opens it again)", flush=True)
+    afternoon.write_answers(afternoon.labelling.answers)  # those before a kill
     try:
+        print(f"{http.address_of(listening)}  (Ctrl-C stops it; the same line opens it again)", flush=True)
         http.run_until_stopped(page_service(afternoon), listening)
     finally:
-        afternoon.write()
+        afternoon.end()
         labels = afternoon.labelling.labels
         if afternoon.warning:
             _say(afternoon.warning)
         elif journal.answers:
             n_labelled = counted(sum(labels.values()), "text")
-            _say(f"wrote {journal.output}: {n_labelled} with a label. Finetune now: {afternoon.command}")
+            line = f"Finetune now: {afternoon.command}" if afternoon.can_finetune else "Two labels make a model"
+            _say(f"wrote {journal.output}: {n_labelled} with a label. {line}")
 
 
 def page_service(afternoon: _Afternoon) -> Starlette:

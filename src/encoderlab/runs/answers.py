@@ -147,7 +147,7 @@ class AnswerJournal:
 
     def _add(self, kind: str, **entry: Any) -> None:
         """Add a line, and wait until it is on the disk. Raises DataError if it cannot be; then no part of it stays."""
-        line = json.dumps({"kind": kind, **entry}, ensure_ascii=False).encode() + b"\n"
+        line = json.dumps({"kind": kind, **entry}, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
         with self._turn:
             try:
                 with self.path.open("ab", buffering=0) as file:
@@ -172,12 +172,20 @@ def journal_of(output: Path) -> Path:
 @contextmanager
 def opened_journal(output: Path, source: Path) -> Iterator[AnswerJournal]:
     """Open the journal of `output` for this process alone, and read it. Raises SettingError, DataError."""
+    lock = FileLock(output.with_name(f".{output.name}.lock"), timeout=0)
     try:
-        with FileLock(output.with_name(f".{output.name}.lock"), timeout=0):
-            yield AnswerJournal(output, source)
+        lock.acquire()
+        journal = AnswerJournal(output, source)
     except Timeout:
         wrong = f"Another process is labelling {output}"
         raise SettingError(wrong, remedy="Open a second window of its page, or set output=FILE") from None
+    except OSError as error:
+        wrong = f"The journal {journal_of(output)} cannot be opened: {error.strerror or error}"
+        raise DataError(wrong, remedy="Set output=FILE in another folder") from None
+    try:
+        yield journal
+    finally:
+        lock.release()
 
 
 def text_id_of(example: Example) -> str:
