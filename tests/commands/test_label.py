@@ -200,7 +200,7 @@ def test_every_text_until_none_is_left_with_guesses_that_are_no_help_where_accur
     guessed = [text["guess"] == LABEL_OF[text["texts"][0]] for text in shown if text["guess"]]
     assert len(guessed) > 20 and sum(guessed) > 0.8 * len(guessed)
     n_labels = [point["n_labels"] for point in state["curve"]]
-    assert n_labels == sorted({*n_labels}) and len(n_labels) >= 4
+    assert n_labels == sorted({*n_labels}) and len(n_labels) >= 4 and n_labels[-1] == len(TEXTS)
     assert state["curve"][-1]["unbiased"] and state["command"] == "encoderlab finetune mine.csv"
     assert page.ask("undo", window="one")["text"]["texts"] == shown[-1]["texts"]
 

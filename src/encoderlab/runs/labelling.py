@@ -55,6 +55,7 @@ class Labelling:
         self.queue: dict[int, Reason] = {}
         self.shown: dict[str, int] = {}
         self._guesses: dict[int, str] = {}
+        self._n_fitted = 0  # labels, when the model was fitted last
         self._in_file = {int(row): pool.labels[pool.ids[row]] for row in pool.labelled}
         self._row_of: dict[str, int] = {}
         for row, example in zip(pool.candidates.tolist(), pool.split.take(pool.candidates), strict=True):
@@ -134,11 +135,15 @@ class Labelling:
         return answer
 
     def wants_round(self) -> bool:
-        """Return whether it is time to fit the model again and to choose further texts."""
+        """Return whether it is time to fit the model again, and to choose further texts while there are any."""
+        n_new = abs(len(self.label_of) - self._n_fitted)
+        if not self.queue or n_new >= self.config.n:
+            return n_new > 0 or len(self._open_rows()) > 0
         return len(self._free_rows()) <= self.config.n // 2 and len(self._open_rows()) > 0
 
     def known(self) -> Known:
         """Return what the next texts are chosen by, which later answers do not change."""
+        self._n_fitted = len(self.label_of)
         at_random = {row for row, answer in self.answers.items() if answer.reason == Reason.random.value}
         in_file = self.pool.labelled[self.pool.drawn_at_random].tolist() if len(self.pool.labelled) else []
         return Known(self.label_of, frozenset([*at_random, *in_file]), self._open_rows())
