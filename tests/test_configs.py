@@ -45,6 +45,7 @@ ASKED = {  # what a command cannot do without
     "embed": ["run=somewhere", "output=vectors.npy"],
     "export": ["run=somewhere", "path=exported"],
     "select": ["input=texts.txt"],
+    "label": ["input=texts.txt"],
     "compare": ["runs=[one,other]"],
 }
 

@@ -40,7 +40,7 @@ def shortened(line):
     words = [
         word.split(",")[0] if OF_HUB.search(line) and word.startswith(("task=", "seed=")) else word for word in words
     ]
-    if words[0] == "serve" or OF_HUB.search(line):
+    if words[0] in ("serve", "label") or OF_HUB.search(line):
         return [*(word for word in words if word != "-m"), "--cfg", "job"], None
     starts = words[0] in ("train", "pretrain", "finetune", "distill") and not {"--help", "--cfg"} & {*words}
     if not starts or any(word.startswith("resume=outputs") for word in words):

@@ -112,7 +112,7 @@ def their_logits(folder, opened_by, *texts):
 
 
 @pytest.mark.parametrize(
-    "shape", [{}, {"pooling": Pooling.mean}, {"pooling": Pooling.relu_pooler, "segments": 0, "norm_epsilon": 1e-12}]
+    "shape", [{}, {"pooling": Pooling.cls}, {"pooling": Pooling.relu_pooler, "segments": 0, "norm_epsilon": 1e-12}]
 )
 def test_transformers_predicts_single_texts_as_the_run_does(command, finished, shape, capsys):
     run = finished(ClassificationConfig(name="moods"), **shape, positions=Positions.sinusoidal, bias=False)
@@ -208,6 +208,14 @@ def test_the_folder_is_complete_and_its_card_shows_how_to_use_it(command, finish
     code = card.partition("```python\n")[2].partition("```")[0].replace("path/to/this/folder", "a folder")
     exec(code, {})
     assert "README.md" in capsys.readouterr().out
+
+
+def test_a_mean_of_the_tokens_which_no_bert_computes_is_refused(command, finished):
+    run = finished(ClassificationConfig(name="moods"), pooling=Pooling.mean)
+    with pytest.raises(
+        SettingError, match=r"model\.pooling=mean.*Use format=onnx, or train with model\.pooling=pooler"
+    ):
+        command("export", f"run={run}", "path=there")
 
 
 def test_words_without_special_tokens_are_refused(command, finished):

@@ -17,9 +17,9 @@ import pytest
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
-from encoderlab.commands import serve
 from encoderlab.errors import SettingError
 from encoderlab.runs.model import Model
+from encoderlab.system import http_service
 
 TEXTS = ["(())", ")(", "((("]
 
@@ -85,13 +85,13 @@ def server(command, brackets_run, monkeypatch, capsys):
     """Serve in a thread, on an address that is only spelled unusually; return its port."""
     started = []
 
-    class Server(serve.uvicorn.Server):
+    class Server(http_service.uvicorn.Server):
         def __init__(self, config):
             super().__init__(config)
             started.append(self)
 
-    monkeypatch.setattr(serve.uvicorn, "Server", Server)
-    monkeypatch.setattr(serve, "IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(http_service.uvicorn, "Server", Server)
+    monkeypatch.setattr(http_service, "IDLE_SECONDS", 0.2)
     running = threading.Thread(
         target=command, args=("serve", f"run={brackets_run}", "host=127.1", "port=0", "threads=1")
     )

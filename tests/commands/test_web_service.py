@@ -19,11 +19,13 @@ pytest.importorskip("starlette", reason="the extra serve is not installed")
 from starlette.testclient import TestClient
 
 from encoderlab.commands import serve as service
-from encoderlab.commands.serve import LOOPBACK, web_service
+from encoderlab.commands.serve import web_service
 from encoderlab.data.examples import TextExample
 from encoderlab.data.tokenizers import BERT_SPECIALS, Tokenizer
 from encoderlab.reports.trial import trial_of
 from encoderlab.runs.model import Model, Provenance
+from encoderlab.system import http_service
+from encoderlab.system.http_service import LOOPBACK
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.multilabel import MultilabelConfig
 from encoderlab.tasks.regression import RegressionConfig
@@ -55,7 +57,7 @@ def client_of(model, min_probability=0.0):
 @pytest.fixture(autouse=True, scope="module")
 def _small_requests():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(service, "LARGEST_BODY", 2000)
+        patch.setattr(http_service, "LARGEST_BODY", 2000)
         patch.setattr(service, "MOST_TEXTS", 3)
         patch.setattr(service, "MOST_CHARACTERS", 30)
         yield

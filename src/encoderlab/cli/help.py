@@ -51,6 +51,13 @@ EXAMPLES = {  # of each command: what follows its name, and what that does
         ("pool.csv n=50 output=next.csv", "some rows have a label: texts that a linear model is unsure of, spread out"),
         ("pool.csv run=outputs/finetune/... n=50", "texts that a run of yours is unsure of"),
     ],
+    "label": [
+        (
+            "texts.csv labels=[billing,delivery,other]",
+            "a page at http://127.0.0.1:8000/; new labels can be typed there",
+        ),
+        ("pool.csv guess=false", "with the labels that some rows have, without guesses of a model"),
+    ],
     "serve": [("run=...", "a web page to try the run, at http://127.0.0.1:8000/; port=0: any free port")],
     "embed": [
         ("input=texts.txt output=vectors.npy", "one vector per line, from the included encoder"),

@@ -44,6 +44,7 @@ COMMANDS = {
     "eval": "Score a finished run on a split, or on other data.",
     "predict": "Predict labels or numbers for new texts.",
     "select": "Choose which texts to label next.",
+    "label": "Label texts in the browser, the most useful ones first.",
     "serve": "Serve a run over HTTP on this machine, with a web page to try it.",
     "embed": "Write the vectors of texts to a file.",
     "attention": "Plot attention maps.",

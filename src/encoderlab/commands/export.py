@@ -17,7 +17,6 @@ from encoderlab.config.commands import ExportConfig, ExportFormat, OpenRunConfig
 from encoderlab.errors import SettingError
 from encoderlab.exchange.huggingface import to_huggingface
 from encoderlab.exchange.web import find_library, write_web_folder
-from encoderlab.model.config import Pooling
 from encoderlab.reports.blocks import render
 from encoderlab.reports.card_metadata import LICENSE
 from encoderlab.reports.cards import export_card, plain
@@ -70,8 +69,7 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
         pad_id=model.tokenizer.pad_id,
     )
     fields |= model.config.task.exported_thresholds
-    averages = "ForSequenceClassification" in fields["architectures"][0] and model.shape.pooling is Pooling.mean
-    about = {"windows": task.windows, "max_length": task.max_length, "averages": averages}
+    about = {"windows": task.windows, "max_length": task.max_length}
     with written_whole("path", path) as temporary:
         temporary.mkdir(parents=True)
         write_json(temporary / "config.json", fields)

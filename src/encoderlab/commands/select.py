@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.config.commands import PredictionFormat, RowsWritten, SelectConfig
+from encoderlab.config.commands import PoolConfig, PredictionFormat, RowsWritten, SelectConfig
 from encoderlab.data.columns import listed
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.reports.wording import counted, interval, score
@@ -45,17 +45,7 @@ def select(config: SelectConfig) -> None:
     form = format_to_write(config)
     if config.input in (None, "-"):
         raise SettingError("select reads a file of texts", remedy="Run encoderlab select texts.csv n=50")
-    model = open_model(config)
-    _check_model(model, config.run)
-
-    pool = read_pool(config, model)
-    unknown = share_unknown(model, pool.split)
-    if unknown > MOST_UNKNOWN:
-        wrong = f"{config.run} does not know {unknown:.0%} of the tokens in {config.input}"
-        raise DataError(wrong, remedy="Set run=... to an encoder for texts of this kind")
-    if model.config.task.one_class_per_text:
-        model.check_paired(pool.split.paired)
-    vectors = vectors_of(model, pool.split, config.cache)
+    model, pool, vectors = open_pool(config)
     _say_what_is_known(config, model, pool, vectors)
 
     # Without a classifier, texts are chosen because they are typical; in the first round, all of them.
@@ -74,6 +64,21 @@ def select(config: SelectConfig) -> None:
     with output_file(config.output) as file:
         WRITERS[form](file, rows, types_to_write(pool), ())
     _say_what_is_chosen(config, pool, chosen)
+
+
+def open_pool(config: PoolConfig) -> tuple[Model, Pool, np.ndarray]:
+    """Return the model, the rows of the file, and a vector for each. Raises SettingError, DataError."""
+    model = open_model(config)
+    _check_model(model, config.run)
+
+    pool = read_pool(config, model)
+    unknown = share_unknown(model, pool.split)
+    if unknown > MOST_UNKNOWN:
+        wrong = f"{config.run} does not know {unknown:.0%} of the tokens in {config.input}"
+        raise DataError(wrong, remedy="Set run=... to an encoder for texts of this kind")
+    if model.config.task.one_class_per_text:
+        model.check_paired(pool.split.paired)
+    return model, pool, vectors_of(model, pool.split, config.cache)
 
 
 def _check_model(model: Model, run: str) -> None:
@@ -182,9 +187,13 @@ def _next_commands(config: SelectConfig, pool: Pool) -> tuple[list[str], list[st
         more = [config.input, f"labelled={_as_setting(rounds)}", *kept]
         with_labels = [config.input, *rounds] if any(pool.file.labels) else rounds
     train = with_labels if len(with_labels) == 1 else ["dataset=files", f"dataset.path={_as_setting(with_labels)}"]
+    return ["encoderlab", "select", *more], ["encoderlab", "finetune", *train, *named_columns(config, pool)]
+
+
+def named_columns(config: PoolConfig, pool: Pool) -> list[str]:
+    """Return the settings with which finetune reads the columns that select read."""
     columns = {"text": config.text_column, "text_pair": config.text_pair_column, "label": pool.file.label_column}
-    named = [f"dataset.{name}={column}" for name, column in columns.items() if column not in (None, name)]
-    return ["encoderlab", "select", *more], ["encoderlab", "finetune", *train, *named]
+    return [f"dataset.{name}={column}" for name, column in columns.items() if column not in (None, name)]
 
 
 def _as_setting(files: Sequence[str]) -> str:

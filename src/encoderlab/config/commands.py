@@ -255,8 +255,8 @@ class PredictConfig(OutputConfig):
 
 
 @dataclass
-class SelectConfig(OutputConfig):
-    """Choose which texts to label next: typical ones without labels, then those that a model is unsure of."""
+class PoolConfig(InputConfig):
+    """The settings of commands that choose from a file of texts which ones to label."""
 
     run: str = setting(
         SHIPPED,
@@ -272,17 +272,40 @@ class SelectConfig(OutputConfig):
         None,
         "Files with labels of earlier rounds, which are those of the same texts in `input`: a name, pattern or list.",
     )
-    n: int = setting(50, "How many texts to choose.", minimum=1)
     random_share: float = setting(
         0.25,
         "Share of them that is drawn at random once there are labels: they show how accurate a model is.",
         minimum=0,
         maximum=1,
     )
+    seed: int = setting(0, "Seed of the draws.", minimum=0, maximum=2**32 - 1)
+
+
+@dataclass
+class SelectConfig(PoolConfig, OutputConfig):
+    """Choose which texts to label next: typical ones without labels, then those that a model is unsure of."""
+
+    n: int = setting(50, "How many texts to choose.", minimum=1)
     rows: RowsWritten = setting(
         RowsWritten.selected, "selected: write the chosen rows; all: every row, with the chosen ones marked."
     )
-    seed: int = setting(0, "Seed of the draws.", minimum=0, maximum=2**32 - 1)
+
+
+@dataclass
+class LabelConfig(PoolConfig):
+    """Label texts in the browser, the most useful ones first; every answer is on disk before the next text appears."""
+
+    run: str = setting(SHIPPED, "The encoder, whose vectors a linear model reads: a run folder, or a shipped encoder.")
+    labels: list[str] = setting(
+        [], "The labels to choose from, such as [billing,delivery,other]; those in the file, and typed ones, are added."
+    )
+    output: str | None = setting(
+        None,
+        "File to write: every row with its label. null: texts-labelled.csv beside texts.csv. Its journal is beside.",
+    )
+    n: int = setting(8, "After so many answers the linear model is fitted again, and chooses as many texts.", minimum=1)
+    guess: bool = setting(True, "Show what the linear model guesses, faintly; never for texts drawn at random.")
+    port: int = setting(8000, "Port of the page; 0: any free port.", minimum=0, maximum=65535)
 
 
 @dataclass
@@ -461,6 +484,7 @@ COMMAND_CONFIGS: dict[str, type] = {
     "eval": EvalConfig,
     "predict": PredictConfig,
     "select": SelectConfig,
+    "label": LabelConfig,
     "serve": ServeConfig,
     "attention": AttentionConfig,
     "explain": ExplainConfig,

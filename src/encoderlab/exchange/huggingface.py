@@ -27,11 +27,8 @@ from encoderlab.exchange.families import (
 )
 from encoderlab.exchange.pooling import (
     POOL,
-    UNUSED,
     Converted,
-    add_averaging_layer,
     straight_pooler,
-    without_averaging_layer,
     without_straight_pooler,
 )
 from encoderlab.exchange.weights import check_shapes, read_config, read_weights, weight_files
@@ -300,8 +297,7 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     check_shapes(folder, {names[ours]: shape for ours, shape in required.items()}, stored)
     weights = {ours: stored[theirs].float().contiguous() for ours, theirs in names.items()}
     if heads.sequence_classes is not None and "pool.dense.weight" in weights:
-        original = without_straight_pooler(config, weights) or without_averaging_layer(config, weights)
-        config, weights = original or (config, weights)
+        config, weights = without_straight_pooler(config, weights) or (config, weights)
     if family is MODERNBERT and heads.vocabulary:  # transformers starts classifiers from this head
         for kind in ("dense.weight", "dense.bias", "norm.weight", "norm.bias"):
             if f"masked_token_head.{kind}" in weights:
@@ -329,8 +325,8 @@ def to_huggingface(
 
     DistilBERT if the pooling is DistilBERT's, otherwise BERT. Sinusoidal positions become a table, absent segments a
     table of zeros, absent biases zeros; scaled embeddings are scaled beforehand; CLS without a pooler gets one that
-    changes nothing, and a mean becomes a layer (see `add_averaging_layer`). Word dropout, which only training knows, is
-    left out. `weights` may have the extra `pool.dense.*` of `HuggingFaceModel`. Raises SettingError, with all reasons,
+    changes nothing. Only ModernBERT has the mean of the tokens. Word dropout, which only training knows, is left out.
+    `weights` may have the extra `pool.dense.*` of `HuggingFaceModel`. Raises SettingError, with all reasons,
     if there is no equivalent.
     """
     family = format_for(config, heads)
@@ -394,7 +390,6 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: Family
     mean, distilbert = config.pooling is Pooling.mean and classes is not None, family is DISTILBERT
     head_width, activation, learned = config.head_width, config.activation.value, Positions.learned
     modern = family is MODERNBERT
-    too_many = mean and not modern and not of_pairs and (classes or 0) > config.d_model - UNUSED
     names_head = heads.vocabulary and family.head_activation is None and config.activation is not Activation.gelu
     any_of_tokens = family.pooling in (Pooling.pooler, Pooling.cls)
     own_pooling = (family.pooling, *((Pooling.cls, Pooling.mean) if any_of_tokens else ()))
@@ -413,9 +408,7 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: Family
         (head_width * config.n_heads != config.d_model, f"d_head={head_width}", "d_head=null"),
         (names_head, f"activation={activation} with masked tokens", "activation=gelu"),
         (classes is not None and config.pairs is Pairs.separate, "pairs=separate", "pairs=joint"),
-        (mean and of_pairs, "pooling=mean in pretraining on pairs", "pooling=pooler"),
-        (mean and config.relative_buckets > 0, "pooling=mean", "pooling=pooler"),  # the bias would weigh the tokens
-        (too_many, f"pooling=mean with {classes} classes", "pooling=pooler"),
+        (mean and not modern, "pooling=mean", f"pooling={family.pooling.value}"),
         (distilbert and of_pairs, "pooling=relu_pooler in pretraining on pairs", bert),
         (distilbert and config.segments > 0, f"segments={config.segments}", bert),
         (distilbert and config.norm_epsilon != DISTILBERT_EPSILON, f"norm_epsilon={config.norm_epsilon:g}", bert),
@@ -458,8 +451,6 @@ def _as_theirs(config: ModelConfig, heads: HeadSizes, weights: Mapping[str, Tens
         weights["encoder.embeddings.position.embedding.weight"] = table
     if heads.sequence_classes is not None and config.pooling is Pooling.cls:
         config, weights = replace(config, pooling=Pooling.pooler), weights | straight_pooler(config, weights)
-    if heads.sequence_classes is not None and config.pooling is Pooling.mean:
-        config, weights = add_averaging_layer(config, weights)
     segments = config.segments
     if not segments and "segment" in family.embeddings:
         # its tokenizer distinguishes two texts: by zeros, which have no effect

@@ -117,14 +117,13 @@ def export_card(
     or of the entry about its graph. The other arguments are those of export.md, each left out where it does not apply:
     `windows` says how the run read texts beyond `max_length` tokens, instead of truncating them. For onnx, `opened`
     tells whether encoderlab opens the folder too, and `change` what storing the graph in 8 bits changed; a page has the
-    `libraries` that it names. For transformers, `averages` tells that the last layer averages the tokens' vectors. A
-    `license_name` replaces the one in the metadata.
+    `libraries` that it names. A `license_name` replaces the one in the metadata.
     """
     from huggingface_hub import ModelCard, ModelCardData
 
     architecture = fields.get("architectures", [""])[0]
     opened_by = next((name for end, name in OPENED_BY.items() if architecture.endswith(end)), "")
-    known = dict.fromkeys(("windows", "max_length", "opened", "change", "averages", "libraries")) | about
+    known = dict.fromkeys(("windows", "max_length", "opened", "change", "libraries")) | about
     known["pipeline"] = _pipeline_of_graph(fields)
     known["problem_type"] = fields.get("problem_type")
     own = card

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from encoderlab.config.commands import SelectConfig
+from encoderlab.config.commands import PoolConfig
 from encoderlab.data.examples import Example, Split, text_of
 from encoderlab.data.files import first_cells, read_unlabelled
 from encoderlab.data.formats import Format, format_of, paths_of
@@ -68,7 +68,7 @@ class Pool:
         return np.array([self.marks[row] == Reason.random.value for row in self.labelled], bool)
 
 
-def read_pool(config: SelectConfig, model: Model) -> Pool:
+def read_pool(config: PoolConfig, model: Model) -> Pool:
     """Return the rows of `config.input`, with the labels that it and the files of `config.labelled` give them.
 
     Raises DataError if a file cannot be read, or nothing is left to choose.
@@ -104,7 +104,7 @@ def read_pool(config: SelectConfig, model: Model) -> Pool:
     return Pool(file, names, ids, added, marks, np.array(candidates, np.int64), n_repeated)
 
 
-def _read_file(path: Path, config: SelectConfig, model: Model, *, labelled: bool = False) -> LabelledFile:
+def _read_file(path: Path, config: PoolConfig, model: Model, *, labelled: bool = False) -> LabelledFile:
     """Return the rows of a file, with its labels; one that is `labelled` must have the column. Raises DataError."""
     dialect = inputs.dialect_of(model, config.dialect)
     kind = format_of(path)
@@ -132,7 +132,7 @@ def _read_file(path: Path, config: SelectConfig, model: Model, *, labelled: bool
     return LabelledFile(path, split, label, labels, marks)
 
 
-def _sheet(path: Path, config: SelectConfig, model: Model) -> str:
+def _sheet(path: Path, config: PoolConfig, model: Model) -> str:
     """Return the only sheet of a workbook, or the only one with the column of texts. Raises DataError in doubt."""
     from encoderlab.data.columns import Columns
     from encoderlab.data.workbooks import sheet_names, sheet_of
@@ -145,7 +145,7 @@ def _sheet(path: Path, config: SelectConfig, model: Model) -> str:
 
 
 def _text_column(
-    path: Path, kind: Format, cells: Mapping[str, Sequence[str]], config: SelectConfig, model: Model
+    path: Path, kind: Format, cells: Mapping[str, Sequence[str]], config: PoolConfig, model: Model
 ) -> str | Sequence[str]:
     """Return the column of texts, or the columns that are joined to one text: set, as trained, or guessed."""
     from encoderlab.data.columns import guess_text
@@ -161,7 +161,7 @@ def _text_column(
     return guess
 
 
-def _label_column(path: Path, cells: Mapping[str, Sequence[str]], config: SelectConfig, model: Model) -> str:
+def _label_column(path: Path, cells: Mapping[str, Sequence[str]], config: PoolConfig, model: Model) -> str:
     """Return the column of labels, perhaps a new one: set, as trained, `label`, or the only one with such a name."""
     from encoderlab.data.columns import named_as_labels
 

@@ -44,15 +44,20 @@ def check_output(config: OutputConfig) -> None:
 
 def format_to_write(config: OutputConfig) -> PredictionFormat:
     """Return the format that is set, or that of `output`'s extension. Raises SettingError if it cannot be written."""
-    extension = Path(config.output or "").suffix.lower()
-    if config.format is None and extension in NOT_WRITTEN:
-        wrong = f"Rows cannot be written as {extension} ({config.output})"
-        raise SettingError(wrong, allowed=", ".join(ENDINGS), remedy="Choose one of these, or set format")
-    form = config.format or ENDINGS.get(extension, PredictionFormat.csv)
+    form = config.format or format_by_name(config.output, "Choose one of these, or set format")
     if form in BINARY and config.output is None:
         wrong = f"format={form.name} cannot be written to standard output"
         raise SettingError(wrong, remedy=f"Set output=FILE.{form.name}")
     return form
+
+
+def format_by_name(output: str | None, remedy: str) -> PredictionFormat:
+    """Return the format of a file's extension, or csv. Raises SettingError, with `remedy`, if it cannot be written."""
+    extension = Path(output or "").suffix.lower()
+    if extension in NOT_WRITTEN:
+        wrong = f"Rows cannot be written as {extension} ({output})"
+        raise SettingError(wrong, allowed=", ".join(ENDINGS), remedy=remedy)
+    return ENDINGS.get(extension, PredictionFormat.csv)
 
 
 def types_of(carried: Any) -> Types:

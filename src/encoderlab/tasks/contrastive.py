@@ -55,12 +55,17 @@ class ContrastiveConfig(TaskConfig):
     )
     compared_labels: int = setting(16, "Labels of which a micro-batch has equally many rows.", minimum=2)
     related_share: float = setting(
-        0.5, "Share of the micro-batches whose labels lie near each other, by the starting encoder.", minimum=0, maximum=1
+        0.5,
+        "Share of the micro-batches whose labels lie near each other, by the starting encoder.",
+        minimum=0,
+        maximum=1,
     )
     labelled_length: int = setting(
         64, "Most tokens of a text with a label; of others model.max_length is read.", minimum=5, maximum=1048576
     )
-    unlabelled_tokens: int = setting(8192, "Tokens, padding included, of texts without a label in each step.", minimum=1)
+    unlabelled_tokens: int = setting(
+        8192, "Tokens, padding included, of texts without a label in each step.", minimum=1
+    )
 
     def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Contrastive:
         return Contrastive(self, tokenizer, labels, max_length)

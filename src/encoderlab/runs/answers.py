@@ -1,0 +1,205 @@
+"""The answers of a person who labels texts: a journal to which lines are only added, each on the disk at once.
+
+The first line names the file of texts. Each further one is an answer (without a label: the text was skipped), an answer
+that was taken back, an accuracy that was measured, or the hash of a file that the labels are written to. A last line
+that a kill or a loss of power has cut off was never confirmed to anybody, and is dropped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from encoderlab.data.examples import Example, texts_of
+from encoderlab.errors import DataError, SettingError
+from encoderlab.system.files import sha256_of
+
+ENDING = ".journal"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The label that a person has given to a text, or None: skipped; `reason` is why it was shown, `window` where."""
+
+    text_id: str
+    label: str | None
+    reason: str
+    window: str
+    texts: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The accuracy of a linear model of `n_labels` labels, as `labels_so_far.Accuracy` has it."""
+
+    n_labels: int
+    value: float
+    interval: list[float]
+    n: int
+    unbiased: bool
+
+
+class AnswerJournal:
+    """The journal beside the file `output`: what it says so far, and how a line is added.
+
+    `answers` are those in force, by the text's id, the newest last. `of_earlier` are the ids that were answered before
+    the journal was opened.
+    """
+
+    def __init__(self, output: Path, source: Path) -> None:
+        self.output = output
+        self.path = journal_of(output)
+        self.answers: dict[str, Answer] = {}
+        self.curve: list[Measured] = []
+        self._hashes: set[str] = set()
+        self._turn = Lock()  # the file is written by a thread of its own
+        lines = self._whole_lines(source)
+        for number, line in enumerate(lines, 1):
+            self._take_line(number, line, source)
+        self.of_earlier = {*self.answers}
+        if not lines:
+            self._add("header", version=VERSION, input=source.name)
+            _sync_folder(self.path.parent)
+
+    def answer(self, answer: Answer) -> None:
+        """Add an answer. Raises DataError if the disk does not take it; then there is none."""
+        self._add("answer", **asdict(answer))
+        self._answered(answer)
+
+    def undo(self, text_id: str) -> None:
+        """Take an answer back. Raises DataError if the disk does not take it."""
+        self._add("undo", text_id=text_id)
+        self._undone(text_id)
+
+    def last_of(self, window: str) -> Answer | None:
+        """Return the newest answer of a window, or else of those that were open earlier; None if there is none."""
+        newest_first = list(reversed(self.answers.values()))
+        own = [answer for answer in newest_first if answer.window == window]
+        earlier = [answer for answer in newest_first if answer.text_id in self.of_earlier]
+        return next(iter([*own, *earlier]), None)
+
+    def measured(self, accuracy: Measured) -> None:
+        """Add a point of the curve."""
+        self._add("accuracy", **asdict(accuracy))
+        self.curve.append(accuracy)
+
+    def will_write(self, sha256: str) -> None:
+        """Note the hash of what `output` is going to be, before it is: so nobody else's file is ever replaced."""
+        self._add("output", sha256=sha256)
+        self._hashes.add(sha256)
+
+    def check_output(self) -> None:
+        """Raise SettingError if `output` is there, and is not as it was written last."""
+        if self.output.exists() and sha256_of(self.output) not in self._hashes:
+            wrong = f"output={self.output} has been changed since it was written, and is left as it is"
+            remedy = "Move it away; all answers are in the journal beside it"
+            raise SettingError(wrong, remedy=remedy)
+
+    def _whole_lines(self, source: Path) -> list[bytes]:
+        """Return the lines of the journal; what follows the last line end is removed from the file."""
+        if not self.path.exists():
+            if self.output.exists():
+                wrong = f"output={self.output} already exists"
+                raise SettingError(wrong, remedy="Choose another name: nothing that a person wrote is replaced")
+            return []
+        content = self.path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        if whole != content:
+            os.truncate(self.path, len(whole))
+        return whole.splitlines()
+
+    def _take_line(self, number: int, line: bytes, source: Path) -> None:
+        """Take over what a line says. Raises DataError if it is damaged, SettingError if it is about another file."""
+        try:
+            entry = json.loads(line)
+            kind = entry.pop("kind")
+            if kind == "header" and entry["input"] != source.name:
+                wrong = f"{self.path} has answers about {entry['input']}, not {source.name}"
+                raise SettingError(wrong, remedy="Set output=FILE to another name")
+            if kind == "answer":
+                self._answered(Answer(**entry))
+            elif kind == "undo":
+                self._undone(entry["text_id"])
+            elif kind == "accuracy":
+                self.curve.append(Measured(**entry))
+            elif kind == "output":
+                self._hashes.add(entry["sha256"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            wrong = f"Line {number:,} of {self.path} is damaged"
+            raise DataError(wrong, remedy="Remove this line; all others are kept") from None
+
+    def _answered(self, answer: Answer) -> None:
+        self.answers.pop(answer.text_id, None)  # the newest is the last
+        self.answers[answer.text_id] = answer
+
+    def _undone(self, text_id: str) -> None:
+        self.answers.pop(text_id, None)
+
+    def _add(self, kind: str, **entry: Any) -> None:
+        """Add a line, and wait until it is on the disk. Raises DataError if it cannot be; then no part of it stays."""
+        line = json.dumps({"kind": kind, **entry}, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+        with self._turn:
+            try:
+                with self.path.open("ab", buffering=0) as file:
+                    size = file.tell()
+                    try:
+                        if file.write(line) != len(line):
+                            raise OSError(0, "No space left on device")
+                        os.fsync(file.fileno())
+                    except OSError:
+                        file.truncate(size)
+                        raise
+            except OSError as error:
+                wrong = f"The answer is not saved: {self.path} cannot be written: {error.strerror}"
+                raise DataError(wrong, remedy="Free some space, and answer again") from None
+
+
+def journal_of(output: Path) -> Path:
+    """Return the path of the journal of a file of labels."""
+    return output.with_name(f"{output.name}{ENDING}")
+
+
+@contextmanager
+def opened_journal(output: Path, source: Path) -> Iterator[AnswerJournal]:
+    """Open the journal of `output` for this process alone, and read it. Raises SettingError, DataError."""
+    lock = FileLock(output.with_name(f".{output.name}.lock"), timeout=0)
+    try:
+        lock.acquire()
+        journal = AnswerJournal(output, source)
+    except Timeout:
+        wrong = f"Another process is labelling {output}"
+        raise SettingError(wrong, remedy="Open a second window of its page, or set output=FILE") from None
+    except OSError as error:
+        wrong = f"The journal {journal_of(output)} cannot be opened: {error.strerror or error}"
+        raise DataError(wrong, remedy="Set output=FILE in another folder") from None
+    try:
+        yield journal
+    finally:
+        lock.release()
+
+
+def text_id_of(example: Example) -> str:
+    """Return a name that equal texts share, spaces and case aside, on every machine."""
+    words = [" ".join(text.split()).casefold() for text in texts_of(example)]
+    return hashlib.sha256("\n".join(words).encode("utf-8", "surrogatepass")).hexdigest()[:20]
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until a new file's name is on the disk, where the system can."""
+    if os.name != "posix":
+        return
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

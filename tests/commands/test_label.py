@@ -1,0 +1,240 @@
+"""encoderlab label: answers over HTTP that nothing loses, two windows, foreign sites, and the file of labels."""
+
+import csv
+import http.client
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+
+pytest.importorskip("starlette", reason="the extra serve is not installed")
+pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+
+from encoderlab.errors import DataError, SettingError
+from encoderlab.runs.answers import Answer, AnswerJournal
+from tests.commands.test_select import LABEL_OF, TEXTS, TOPICS
+
+LABELS = f"labels=[{','.join(TOPICS)}]"
+
+
+class Page:
+    """A running `encoderlab label`, and what a window of its page asks."""
+
+    def __init__(self, folder, cache, *settings):
+        line = ["label", "texts.csv", "port=0", "threads=1", f"cache_dir={cache}", *settings]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "encoderlab", *line],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        self.address = self.process.stdout.readline().split(" ")[0]
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", self.address), self.process.stderr.read()
+
+    def ask(self, path, headers=None, **content):
+        headers = {"content-type": "application/json"} | (headers or {})
+        request = urllib.request.Request(f"{self.address}{path}", json.dumps(content).encode(), headers)
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            return json.load(reply)
+
+    def answer(self, state, window="one", label=None, right=True):
+        """Answer the text of a state, with the right label unless another one is given."""
+        label = LABEL_OF[state["text"]["texts"][0]] if right else label
+        return self.ask("answer", window=window, text_id=state["text"]["text_id"], label=label)
+
+    def refusal(self, path, **content):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            self.ask(path, **content)
+        return refused.value.code
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.communicate(timeout=60)[1]
+
+
+@pytest.fixture
+def opened(tmp_path, cache):
+    """Write a file of texts without labels, and return what opens its page."""
+    rows = [{"id": 10 + n, "text": text} for n, (text, _) in enumerate(TEXTS)]
+    write(tmp_path / "texts.csv", rows)
+    pages = []
+
+    def open_page(*settings):
+        pages.append(Page(tmp_path, cache, *settings))
+        return pages[-1]
+
+    yield open_page
+    for page in pages:
+        page.process.kill()
+        page.process.communicate()
+
+
+def write(path, rows):
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [*rows[0]])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_kill_loses_nothing_and_the_page_opens_where_it_stopped(opened, tmp_path):
+    page = opened(LABELS)
+    state = page.ask("show", window="one")
+    assert [one["name"] for one in state["labels"]] == [*TOPICS]
+    answered = {}
+    for _ in range(13):
+        answered[state["text"]["texts"][0]] = LABEL_OF[state["text"]["texts"][0]]
+        state = page.answer(state)
+    skipped = state["text"]["texts"][0]
+    typed = page.answer(state, right=False)["text"]["texts"][0]
+    state = page.ask("show", window="one")
+    assert state["text"]["texts"] == [typed]
+    last = page.answer(state, label="a new label", right=False)
+    page.process.kill()
+    page.process.wait()
+    with (tmp_path / "texts-labelled.csv.journal").open("a") as journal:
+        journal.write('{"kind": "answer", "text_id": "cut o')  # a power failure in the midst of a line
+
+    page = opened(LABELS)
+    state = page.ask("show", window="another")
+    assert (state["labelled"], state["skipped"], state["left"]) == (14, 1, len(TEXTS) - 15)
+    assert state["labels"] == last["labels"] and state["labels"][-1] == {"name": "a new label", "count": 1}
+    assert state["curve"] and state["curve"][-1]["n_labels"] <= 14
+    assert state["text"]["texts"][0] not in {*answered, skipped, typed}
+    back = page.ask("undo", window="another")
+    assert back["text"]["texts"] == [typed] and back["undone"] == {"label": "a new label"}
+    assert "a new label" not in [one["name"] for one in back["labels"]]
+    page.answer(back, "another")
+    said = page.end()
+    rows = {row["text"]: row for row in read(tmp_path / "texts-labelled.csv")}
+    assert len(rows) == len(TEXTS)
+    assert {text: row["label"] for text, row in rows.items() if row["label"]} == answered | {typed: LABEL_OF[typed]}
+    assert {bool(row["selected"]) == bool(row["label"]) for row in rows.values()} == {True}
+    assert shlex.split(said.partition("now: ")[2].splitlines()[0])[:3] == [
+        "encoderlab",
+        "finetune",
+        "texts-labelled.csv",
+    ]
+
+
+@pytest.mark.slow
+def test_answers_that_were_confirmed_survive_kills_at_any_moment(opened, tmp_path):
+    confirmed = {}
+    for n_kills, seconds in enumerate((0.15, 0.4, 0.9)):
+        page = opened(LABELS, "n=3")
+        state = page.ask("show", window="one")
+        assert 0 <= state["labelled"] - len(confirmed) <= n_kills, "a kill comes after at most one unconfirmed answer"
+        threading.Timer(seconds, page.process.kill).start()
+        with pytest.raises((OSError, http.client.HTTPException)):
+            while state["text"]:
+                text = state["text"]["texts"][0]
+                state = page.answer(state)
+                confirmed[text] = LABEL_OF[text]
+        page.process.wait()
+        if (tmp_path / "texts-labelled.csv").exists():
+            assert len(read(tmp_path / "texts-labelled.csv")) == len(TEXTS)
+    page = opened(LABELS)
+    page.end()
+    written = {row["text"]: row["label"] for row in read(tmp_path / "texts-labelled.csv") if row["label"]}
+    assert confirmed and confirmed.items() <= written.items() and len(written) <= len(confirmed) + 3
+
+
+def test_two_windows_share_the_texts_and_foreign_sites_are_refused(opened, tmp_path, command):
+    page = opened(LABELS, "n=4")
+    one = page.ask("show", window="one")
+    two = page.ask("show", window="two")
+    assert one["text"]["text_id"] != two["text"]["text_id"]
+    assert page.ask("show", window="one")["text"] == one["text"]  # loaded again
+    page.answer(one, "one", "money", right=False)
+    page.answer(one, "one", "money", right=False)  # the reply was lost, and the key pressed again
+    assert page.refusal("answer", window="two", text_id=one["text"]["text_id"], label="music") == 409
+    assert page.ask("show", window="two")["labels"][0] == {"name": "money", "count": 1}
+    assert page.ask("undo", window="two")["undone"] is None  # an answer of another window is not taken back
+
+    show = {"window": "one"}
+    assert page.refusal("show", headers={"host": "evil.example"}, **show) == 400
+    assert page.refusal("show", headers={"origin": "http://evil.example"}, **show) == 403
+    assert page.refusal("show", headers={"origin": "null"}, **show) == 403
+    assert page.refusal("show", headers={"content-type": "text/plain"}, **show) == 415
+    assert page.ask("show", headers={"origin": page.address.rstrip("/")}, **show)["text"]
+    answer = {"window": "one", "text_id": page.ask("show", **show)["text"]["text_id"]}
+    for label in ("", " ", "two\nlines", "x" * 101, 7, ["money"]):
+        assert page.refusal("answer", label=label, **answer) == 422
+    assert page.refusal("answer", **answer) == 422
+    assert page.refusal("answer", **answer | {"text_id": "unknown"}, label="money") == 409
+    assert page.ask("show", **show)["labelled"] == 1
+    headers = urllib.request.urlopen(page.address, timeout=60).headers
+    assert "default-src 'none'" in headers["content-security-policy"]
+
+    with pytest.raises(SettingError, match="Another process is labelling"):
+        command("label", "texts.csv", LABELS, "port=0")
+    with pytest.raises(SettingError, match="Address already in use"):
+        command("label", "texts.csv", LABELS, f"port={page.address.rstrip('/').rpartition(':')[2]}")
+
+
+def test_every_text_until_none_is_left_with_guesses_that_are_no_help_where_accuracy_is_measured(opened, tmp_path):
+    page = opened(LABELS, "output=mine.csv", "n=10", "random_share=0.4")
+    state = page.ask("show", window="one")
+    shown = []
+    while state["text"]:
+        shown.append(state["text"])
+        state = page.answer(state)
+    assert len({text["text_id"] for text in shown}) == len(TEXTS)
+    assert [text["reason"] for text in shown[:10]] == ["typical"] * 10
+    assert {text["reason"] for text in shown[20:]} == {"unsure", "random"}
+    assert {bool(text["guess"]) for text in shown if text["reason"] == "random"} == {False}
+    guessed = [text["guess"] == LABEL_OF[text["texts"][0]] for text in shown if text["guess"]]
+    assert len(guessed) > 20 and sum(guessed) > 0.8 * len(guessed)
+    n_labels = [point["n_labels"] for point in state["curve"]]
+    assert n_labels == sorted({*n_labels}) and len(n_labels) >= 4 and n_labels[-1] == len(TEXTS)
+    assert state["curve"][-1]["unbiased"] and state["command"] == "encoderlab finetune mine.csv"
+    assert page.ask("undo", window="one")["text"]["texts"] == shown[-1]["texts"]
+
+    # The file belongs to the person who changed it.
+    changed = (tmp_path / "mine.csv").read_text() + "my,own,row,here\n"
+    (tmp_path / "mine.csv").write_text(changed)
+    page.answer(page.ask("show", window="one"))
+    assert "mine.csv has been changed" in page.end()
+    assert (tmp_path / "mine.csv").read_text() == changed
+    assert len((tmp_path / "mine.csv.journal").read_text().splitlines()) > len(TEXTS)
+
+
+def answer_of(text_id, label):
+    return Answer(text_id, label, "typical", "one", [text_id])
+
+
+def test_an_answer_that_the_disk_does_not_take_leaves_no_trace(tmp_path, monkeypatch):
+    journal = AnswerJournal(tmp_path / "out.csv", tmp_path / "texts.csv")
+    journal.answer(answer_of("a", "money"))
+    before = journal.path.read_bytes()
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(DataError, match="not saved: .* No space left on device"):
+            journal.answer(answer_of("b", "music"))
+    assert journal.path.read_bytes() == before
+    journal.answer(answer_of("b", None))
+    again = AnswerJournal(tmp_path / "out.csv", tmp_path / "texts.csv")
+    assert list(again.answers.values()) == [answer_of("a", "money"), answer_of("b", None)]
+    with pytest.raises(SettingError, match=r"answers about texts\.csv"):
+        AnswerJournal(tmp_path / "out.csv", tmp_path / "other.csv")
+    journal.path.write_bytes(b"?" + before)
+    with pytest.raises(DataError, match="Line 1 .* is damaged"):
+        AnswerJournal(tmp_path / "out.csv", tmp_path / "texts.csv")
