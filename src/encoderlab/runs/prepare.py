@@ -44,7 +44,7 @@ LINEAR_HEAD = "The head was initialised with a logistic regression on the vector
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class PreparedRun:
     """A run that is ready for its first step.
 
     The `model` has the final settings; `requested` are those before the open ones were decided, and `notes` say what
@@ -90,7 +90,7 @@ class Training:
         announce(parameters, *model.choices, str(self.micro_batches), length, f"run folder {run.folder}")
 
 
-def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bool = True) -> Training:
+def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bool = True) -> PreparedRun:
     """Read the data and the weights to start from, settle every open setting, and build the model and its rows.
 
     Unless a split is to be `scored`, none needs to have labels. Raises SettingError or DataError, each with a remedy,
@@ -176,7 +176,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
         notes = processes.broadcast_from_main(lambda: environment_of(resume).get("notes")) or notes
     files = {} if teacher is None else teacher.fingerprints(config)
     files |= start_fingerprint(config, processes)
-    return Training(command, requested, data, model, rows, micro_batches, notes, data_notes, files, head_alone)
+    return PreparedRun(command, requested, data, model, rows, micro_batches, notes, data_notes, files, head_alone)
 
 
 def splits_to_score(config: RunConfig, data: Data | Documents) -> list[str]:
