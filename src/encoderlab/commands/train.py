@@ -11,7 +11,7 @@ from dataclasses import replace
 from encoderlab.config.commands import RunConfig
 from encoderlab.runs.finish import finish
 from encoderlab.runs.fit import dry_run
-from encoderlab.runs.head_alone import fit_best
+from encoderlab.runs.fit_best import fit_best
 from encoderlab.runs.prepare import prepare
 from encoderlab.runs.resume import folds_of
 from encoderlab.runs.run import Run

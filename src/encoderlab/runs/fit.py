@@ -1,6 +1,7 @@
 """Fits a model: iterates over the loop's steps and decides what to log, score and keep, and when to stop.
 
-A dry run takes some real steps of a run that is not started, and says what the whole run would take.
+Runs call `fit` through `fit_best`, which may prefer the head alone. A dry run takes some real steps of a run that is
+not started, and says what the whole run would take.
 """
 
 from __future__ import annotations
