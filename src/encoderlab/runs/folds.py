@@ -12,7 +12,7 @@ from encoderlab.reports import folds as reports
 from encoderlab.reports.folds import OUT_OF_FOLD
 from encoderlab.runs.labels_so_far import FEW_RANDOM
 from encoderlab.runs.records import announce, files_of, open_run, run_facts
-from encoderlab.runs.resume import AUTO, HARDWARE, environment_of, resumed, threads_of
+from encoderlab.runs.resume import AUTO, HARDWARE, environment_of, settings_to_run_with, threads_of
 from encoderlab.runs.run import Run
 from encoderlab.runs.selection import SELECTED, Reason
 from encoderlab.runs.settle import Config
@@ -34,7 +34,7 @@ def cross_validate(config: Config, command: str, processes: Processes, train: Tr
     assert config.folds is not None
     is_dry = config.dry_run
     resume = config.resume or (AUTO if config.run_dir is not None else None)
-    requested = resumed(replace(config, resume=resume, dry_run=False), command, processes)
+    requested = settings_to_run_with(replace(config, resume=resume, dry_run=False), command, processes)
     check_trackers(requested)
 
     # All rows are read once, to know which fold each of them is in.

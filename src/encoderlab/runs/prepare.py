@@ -26,7 +26,7 @@ from encoderlab.runs.load_data import has_rows_to_score, load_data
 from encoderlab.runs.model import Model, build_network
 from encoderlab.runs.pretrained import load_into, load_start, shape_for, start_fingerprint, tokenizer_for
 from encoderlab.runs.records import announce, open_run
-from encoderlab.runs.resume import environment_of, resumed, threads_of
+from encoderlab.runs.resume import environment_of, settings_to_run_with, threads_of
 from encoderlab.runs.run import Run
 from encoderlab.runs.settle import Facts, settle, too_few_to_hold_out
 from encoderlab.runs.tokens import Tokens
@@ -97,7 +97,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
     for anything that does not fit together or this machine.
     """
     # A run that is resumed brings its settings. Only here are there two configs: what was asked for, and what it gives.
-    requested = resumed(config, command, processes)
+    requested = settings_to_run_with(config, command, processes)
     _check_command(requested, command, processes)
     config = requested
 
