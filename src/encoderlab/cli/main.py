@@ -193,9 +193,16 @@ def _groups_to_list(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
 
 def _run_with_hydra(command: str, arguments: list[str], processes: Processes) -> None:
     from encoderlab.config.commands import COMMAND_CONFIGS
-    from encoderlab.config.composing import MissingSettingError, composed, explained, read_line, run_hydra, typed
+    from encoderlab.config.composing import (
+        MissingSettingError,
+        composed,
+        errors_explained,
+        parse_command_line,
+        run_hydra,
+        to_settings,
+    )
 
-    line = read_line(command, arguments)
+    line = parse_command_line(command, arguments)
     if command == "finetune" and not line.shows_config and not line.names_data():
         if line.sweep is None:
             composed(line)  # any other mistake comes first
@@ -213,8 +220,8 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
 
     def job(config: DictConfig) -> None:
         try:
-            with explained(command):
-                settings = typed(config, COMMAND_CONFIGS[command])
+            with errors_explained(command):
+                settings = to_settings(config, COMMAND_CONFIGS[command])
             call(settings, line.overrides)
         except Exception as error:  # raised below: Hydra would add a line of its own
             errors.append(error)

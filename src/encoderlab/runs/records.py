@@ -22,7 +22,7 @@ from omegaconf import OmegaConf
 
 from encoderlab.config import TRAINING_COMMANDS
 from encoderlab.config.commands import GROUPS, SCHEMAS, CommandConfig, RunConfig, open_settings, settings_to_dict
-from encoderlab.config.composing import composed, read_line
+from encoderlab.config.composing import composed, parse_command_line
 from encoderlab.data.data import Data
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.documents import Documents
@@ -209,7 +209,7 @@ def run_facts(run: Run, command: str) -> dict[str, Any]:
 def _unlike_own(settings: Mapping[str, Any], command: str) -> dict[str, Any]:
     """Return the settings that differ from the command's own, and of other kinds of groups from their defaults."""
     composes = command in TRAINING_COMMANDS  # the others need a run
-    own = dict(flat_settings(settings_to_dict(composed(read_line(command, []))))) if composes else {}
+    own = dict(flat_settings(settings_to_dict(composed(parse_command_line(command, []))))) if composes else {}
     for group in GROUPS:
         kind = settings.get(f"{group}.schema")
         if kind is not None and kind != own.get(f"{group}.schema"):

@@ -29,7 +29,15 @@ from omegaconf import DictConfig
 
 from encoderlab.config import TRAINING_COMMANDS
 from encoderlab.config.commands import COMMAND_CONFIGS, settings_to_dict
-from encoderlab.config.composing import CommandLine, as_typed, composed, explained, quote, run_hydra, typed
+from encoderlab.config.composing import (
+    CommandLine,
+    as_entered,
+    composed,
+    errors_explained,
+    quote,
+    run_hydra,
+    to_settings,
+)
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError, one_line
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.blocks import Items, Table, show
@@ -159,11 +167,11 @@ class Jobs:
         """Run the job of a config that Hydra has composed, in this process or in a launcher's worker."""
         # What was typed for this job, and what of it differs between jobs.
         hydra = HydraConfig.get()
-        overrides = as_typed(hydra.overrides.task, self.trimmed)
+        overrides = as_entered(hydra.overrides.task, self.trimmed)
         varied = {*self.varied, *(hydra.sweeper.get("params") or {})}
         own = [override for override in overrides if override.partition("=")[0] in varied]
-        with explained(self.command):
-            settings = typed(config, COMMAND_CONFIGS[self.command])
+        with errors_explained(self.command):
+            settings = to_settings(config, COMMAND_CONFIGS[self.command])
 
         # Its folder is named by these settings, so the same line finds its finished runs again.
         plain = {name: value for name, value in settings_to_dict(settings).items() if name not in ONLY_PLACES}
