@@ -28,7 +28,7 @@ from encoderlab.runs.model import Model
 from encoderlab.runs.run import Run
 from encoderlab.system.processes import Interrupted, deferred, stop_if_interrupted
 from encoderlab.training import checkpoint as checkpoints
-from encoderlab.training.batches import MicroBatches, Rows, training_batches
+from encoderlab.training.batches import MicroBatchCount, Rows, training_batches
 from encoderlab.training.config import Keep, TrainingConfig, seconds_of, steps_per_epoch, total_steps
 from encoderlab.training.distribution import COMPILED, distribute, random_state, seed_dropout, set_random_states
 from encoderlab.training.loop import Learner, Step, StepsWithinMemory, horizon_of
@@ -55,7 +55,7 @@ class Result:
     notes: list[str]
 
 
-def fit(model: Model, rows: Mapping[str, Rows], run: Run, micro_batches: MicroBatches) -> Result:
+def fit(model: Model, rows: Mapping[str, Rows], run: Run, micro_batches: MicroBatchCount) -> Result:
     """Train the model in place on the rows of `train`, and leave the best checkpoint's weights in it.
 
     If the run has checkpoints, training resumes from the newest intact one, as if it had never stopped. Otherwise
@@ -216,7 +216,7 @@ class TrainState:
     call the same methods in the same order.
     """
 
-    def __init__(self, model: Model, train: Rows, micro_batches: MicroBatches) -> None:
+    def __init__(self, model: Model, train: Rows, micro_batches: MicroBatchCount) -> None:
         config = model.config
         training = config.training
         self.model = model
@@ -245,7 +245,7 @@ class TrainState:
                 config.seed,
                 model.tokenizer.pad_id,
                 model.compute.device,
-                micro_batches=number,
+                n_micro_batches=number,
                 after=after,
                 processes=self.processes,
             )
@@ -282,7 +282,7 @@ class TrainState:
         self.progress = Progress(**state["progress"])
         self.horizon.resume(state["budget_spent"])
         if state["accumulate"] == self.model.config.training.accumulate:
-            kept = MicroBatches(**state["micro_batches"])
+            kept = MicroBatchCount(**state["micro_batches"])
             self.steps.micro_batches = replace(kept, open=kept.open and self.processes.size == 1)
         if self.stream is not None:
             self.stream.resume(state["stream"])
@@ -333,7 +333,7 @@ class _SavedSteps:
         self.last = progress.step
 
 
-def dry_run(model: Model, rows: Mapping[str, Rows], micro_batches: MicroBatches, command: str) -> None:
+def dry_run(model: Model, rows: Mapping[str, Rows], micro_batches: MicroBatchCount, command: str) -> None:
     """Take the first steps of the run, and print what the whole run would take.
 
     `rows` are those of `train` and of the splits that are scored. The model's weights are changed. All processes of a
@@ -393,7 +393,7 @@ def _peak_memory(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _seconds_per_step(model: Model, train: Rows, micro_batches: MicroBatches) -> float:
+def _seconds_per_step(model: Model, train: Rows, micro_batches: MicroBatchCount) -> float:
     """Take the run's first steps; return the mean time of one."""
     state = TrainState(model, train, micro_batches)
     times = [time.perf_counter()]

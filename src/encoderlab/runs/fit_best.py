@@ -13,14 +13,14 @@ from encoderlab.runs.fit import Result, fit
 from encoderlab.runs.head_alone import Comparison, HeadAlone
 from encoderlab.runs.model import Model
 from encoderlab.runs.run import Run
-from encoderlab.training.batches import MicroBatches, Rows
+from encoderlab.training.batches import MicroBatchCount, Rows
 
 
 def fit_best(
     model: Model,
     rows: Mapping[str, Rows],
     run: Run,
-    micro_batches: MicroBatches,
+    micro_batches: MicroBatchCount,
     head_alone: HeadAlone | None,
 ) -> Result:
     """Train the model as `fit` does, and leave the weights of the `head_alone` in it if these are better on validation,

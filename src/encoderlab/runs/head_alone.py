@@ -30,7 +30,7 @@ from encoderlab.runs.model import Model
 from encoderlab.runs.run import Run
 from encoderlab.system.processes import SINGLE_PROCESS, stop_if_interrupted
 from encoderlab.tasks.rows import ExampleRows, PartOfRows
-from encoderlab.training.batches import MicroBatches, Rows
+from encoderlab.training.batches import MicroBatchCount, Rows
 from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import ALL_LAYERS, Keep
 
@@ -53,7 +53,7 @@ class HeadAlone:
 
 
 def prepare_head_alone(
-    model: Model, data: Data, rows: Mapping[str, Rows], command: str, micro_batches: MicroBatches
+    model: Model, data: Data, rows: Mapping[str, Rows], command: str, micro_batches: MicroBatchCount
 ) -> tuple[HeadAlone | None, list[str]]:
     """Return the head alone if it was asked for, or may turn out to be better than the finetuned model, and notes.
 
@@ -156,7 +156,7 @@ class Comparison:
 
 
 def _chosen_by_folds(
-    model: Model, data: Data, rows: Mapping[str, Rows], micro_batches: MicroBatches
+    model: Model, data: Data, rows: Mapping[str, Rows], micro_batches: MicroBatchCount
 ) -> tuple[HeadAlone | None, list[str]]:
     """Return the head alone if a cross-validation of both favours it, and a note; where that takes longer than some
     seconds, nothing.
@@ -207,7 +207,7 @@ def _fold(
     train: ExampleRows,
     own: np.ndarray,
     others: np.ndarray,
-    micro_batches: MicroBatches,
+    micro_batches: MicroBatchCount,
     starts_linear: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the classes that the head alone and a finetuned model predict for the `others`, fitted to its `own` rows

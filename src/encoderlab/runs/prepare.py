@@ -35,7 +35,7 @@ from encoderlab.system.device import Compute, choose_compute
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.sentence_rows import SentenceRows
-from encoderlab.training.batches import MicroBatches, Rows
+from encoderlab.training.batches import MicroBatchCount, Rows
 from encoderlab.training.config import length_in_words, seconds_of, steps_per_epoch, total_steps
 from encoderlab.training.distribution import compile_encoder, is_sharded, seconds_uncompiled
 from encoderlab.training.optimizer import freeze
@@ -58,7 +58,7 @@ class PreparedRun:
     data: Data | Documents
     model: Model
     rows: Mapping[str, Rows]
-    micro_batches: MicroBatches
+    micro_batches: MicroBatchCount
     notes: list[str]
     data_notes: list[str]
     files: Mapping[str, str]
@@ -160,7 +160,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
             print(note, file=sys.stderr)
         rows = taught(config, model, start, teacher, data, rows)
 
-    micro_batches = MicroBatches.of(requested.training, config.training, processes)
+    micro_batches = MicroBatchCount.of(requested.training, config.training, processes)
     if config.task.of_vectors:
         micro_batches = replace(micro_batches, reason="of rows that are compared", open=False)
 

@@ -35,7 +35,7 @@ from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.runs.tokens import RowLengths
 from encoderlab.tasks.classification import is_uneven
 from encoderlab.tasks.task import TaskConfig
-from encoderlab.training.batches import n_micro_batches
+from encoderlab.training.batches import initial_micro_batches
 from encoderlab.training.config import (
     MANY_LABELS,
     Batching,
@@ -276,4 +276,4 @@ def settle_micro_batches(
     if training.accumulate is not None:
         return training
     longest = int(lengths.max())
-    return replace(training, accumulate=n_micro_batches(training, model, longest, facts.device, facts.processes))
+    return replace(training, accumulate=initial_micro_batches(training, model, longest, facts.device, facts.processes))

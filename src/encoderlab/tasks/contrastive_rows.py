@@ -152,7 +152,7 @@ class ContrastiveRows(ExampleRows):
             in_order.append(F.normalize(vectors(batch).float(), dim=1).cpu())
         return torch.cat(in_order)[torch.from_numpy(np.argsort(order))]
 
-    def steps(self, micro_batches: int, seed: int, after: int) -> Iterator[list[np.ndarray]]:
+    def steps(self, n_micro_batches: int, seed: int, after: int) -> Iterator[list[np.ndarray]]:
         """Yield the rows of each micro-batch of step `after` + 1, + 2, and so on: each of a set, drawn by the square
         root of its rows, and one more of texts without a label.
         """
@@ -161,7 +161,7 @@ class ContrastiveRows(ExampleRows):
         for step in count(after):
             draw = np.random.default_rng([seed, step])
             of_step = []
-            for chosen in draw.choice(len(self.sets), micro_batches, p=weights / weights.sum()):
+            for chosen in draw.choice(len(self.sets), n_micro_batches, p=weights / weights.sum()):
                 rows = self.sets[chosen].drawn(
                     draw, comparison.compared_rows, comparison.compared_labels, comparison.related_share
                 )
