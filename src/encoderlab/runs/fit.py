@@ -227,7 +227,7 @@ class TrainState:
         self.progress = Progress()
         self.distributed = distribute(model.network, training, self.processes, model.compute.device)
         self.learner = Learner(
-            self.distributed.stepped,
+            self.distributed.for_forward,
             build_optimizer(self.distributed.model, training),
             training,
             model.compute,

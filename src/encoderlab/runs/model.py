@@ -33,7 +33,7 @@ from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import RowPrediction, Task
 from encoderlab.training.batches import Rows, scoring_batches
-from encoderlab.training.distribution import distribution, is_sharded
+from encoderlab.training.distribution import distribution_in_words, is_sharded
 from encoderlab.training.evaluation import evaluate, predict_batches
 from encoderlab.training.loss import LabelWeights
 
@@ -139,7 +139,7 @@ class Model:
             return [f"{compute}, by onnxruntime"]
         dropout = 0.0 if self.provenance else self.shape.attention_dropout
         kernel = attention_kernel(compute.device, compute.precision, dropout, self.shape.head_width)
-        sharing = distribution(self.config.training, self.processes)
+        sharing = distribution_in_words(self.config.training, self.processes)
         lines = [str(compute) if sharing is None else f"{compute}, {sharing}", f"attention: {kernel}"]
         if self.compiled is not None:
             lines[-1] += f", {self.compiled}"
