@@ -11,7 +11,7 @@ from encoderlab.metrics import scores_of_predictions
 from encoderlab.reports.baselines import show_baselines
 from encoderlab.reports.blocks import json_safe
 from encoderlab.runs.frozen import frozen_vectors
-from encoderlab.system.device import choose_compute
+from encoderlab.system.device import set_up_compute
 
 SEED = 0  # of the bootstrap
 
@@ -44,7 +44,7 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
     main_score = settled.main_score_of(data.labels)
 
     # Fit and score each baseline.
-    frozen = frozen_vectors(data.split("train"), config.tokenizer, choose_compute())
+    frozen = frozen_vectors(data.split("train"), config.tokenizer, set_up_compute())
     targets = targets_of(rows, len(data.labels))
     names = data.labels
     by_name: dict[str, Any] = {}

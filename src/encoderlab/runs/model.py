@@ -28,7 +28,7 @@ from encoderlab.model.attention import attention_kernel
 from encoderlab.model.config import HeadSizes, ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import ClsPool, EncoderWithHeads, MeanPool, pool_windows, without_weights
 from encoderlab.model.packing import FIRST_TOKENS
-from encoderlab.system.device import Compute, choose_compute
+from encoderlab.system.device import Compute, set_up_compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import RowPrediction, Task
@@ -301,7 +301,7 @@ def _reopened(
     if is_open:
         training = config.training
         width = config.model.resolve(None).d_model
-        compute = choose_compute(training.device, training.precision.value, training.threads, width=width)
+        compute = set_up_compute(training.device, training.precision.value, training.threads, width=width)
         network.to(compute.device)
     return Model(config, task, network, compute, provenance, pooler)
 

@@ -30,7 +30,7 @@ from encoderlab.model.heads import EncoderWithHeads, weight_shapes, without_weig
 from encoderlab.runs.model import READ_ON, Model, Provenance
 from encoderlab.settings import CACHE, REQUIRED, without_folders
 from encoderlab.shipped import shipped_folder, suggestion
-from encoderlab.system.device import choose_compute
+from encoderlab.system.device import set_up_compute
 from encoderlab.system.files import MANIFEST, atomic_write, differing_files, write_manifest
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.classification import ClassificationConfig
@@ -176,7 +176,7 @@ def open_model(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS, *, or_
             raise SettingError(wrong, allowed="device=cpu precision=fp32")
         device = "cpu"
         precision = "fp32"
-    compute = choose_compute(
+    compute = set_up_compute(
         device, precision, run.threads, width=model.shape.d_model, setting="device", processes=processes
     )
     model.network.to(compute.device)

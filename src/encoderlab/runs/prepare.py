@@ -31,7 +31,7 @@ from encoderlab.runs.run import Run
 from encoderlab.runs.settle import Facts, settle, too_few_to_hold_out
 from encoderlab.runs.tokens import Tokens
 from encoderlab.runs.tracking import check_trackers
-from encoderlab.system.device import Compute, choose_compute
+from encoderlab.system.device import Compute, set_up_compute
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.sentence_rows import SentenceRows
@@ -123,7 +123,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
 
         # Every open setting is decided here, from facts alone.
         width = config.model.resolve(shape_for(config.task, start)).d_model
-        compute = choose_compute(
+        compute = set_up_compute(
             config.training.device,
             config.training.precision.value,
             threads_of(config, processes),

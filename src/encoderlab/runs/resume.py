@@ -23,7 +23,7 @@ from encoderlab.config.commands import RunConfig, settings_to_dict
 from encoderlab.config.composing import settings_from_dict
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.runs.run import Run, check_free
-from encoderlab.runs.settle import Config
+from encoderlab.runs.settle import AnyRunConfig
 from encoderlab.settings import flat_settings
 from encoderlab.system.processes import Processes
 
@@ -50,8 +50,8 @@ AUTO = "auto"
 
 
 def settings_to_run_with(
-    config: Config, command: str, processes: Processes, explicit: Collection[str] | None = None
-) -> Config:
+    config: AnyRunConfig, command: str, processes: Processes, explicit: Collection[str] | None = None
+) -> AnyRunConfig:
     """Return the settings of the run that `config.resume` names, with `resume` and `run_dir` its folder; those of a new
     run have no `resume`.
 
@@ -65,7 +65,7 @@ def settings_to_run_with(
     return processes.broadcast_from_main(lambda: _settings_to_run_with(config, command, explicit))
 
 
-def _settings_to_run_with(config: Config, command: str, explicit: Collection[str] | None) -> Config:
+def _settings_to_run_with(config: AnyRunConfig, command: str, explicit: Collection[str] | None) -> AnyRunConfig:
     if config.resume == AUTO:
         settings = _latest_unfinished(config, command)
     elif config.resume is not None:
@@ -108,7 +108,7 @@ def threads_of(config: RunConfig, processes: Processes) -> int | None:
     return processes.broadcast_from_main(recorded)
 
 
-def _named(config: Config, command: str, resume: str, explicit: Collection[str] | None) -> Config:
+def _named(config: AnyRunConfig, command: str, resume: str, explicit: Collection[str] | None) -> AnyRunConfig:
     """Return the settings of the run in the folder `resume`."""
     run = Run(resume)
     if config.run_dir is not None and Path(config.run_dir).resolve() != run.folder.resolve():
@@ -117,7 +117,7 @@ def _named(config: Config, command: str, resume: str, explicit: Collection[str] 
     return _merged(config, command, run, explicit, MAY_CHANGE)
 
 
-def _latest_unfinished(config: Config, command: str) -> Config | None:
+def _latest_unfinished(config: AnyRunConfig, command: str) -> AnyRunConfig | None:
     """Return the settings of the latest unfinished run that agrees with `config`; None if there is none."""
     usual = (Path("outputs") / command / config.task.name).glob("*")
     folders = usual if config.run_dir is None else [Path(config.run_dir)]
@@ -136,7 +136,9 @@ def _latest_unfinished(config: Config, command: str) -> Config | None:
     return None
 
 
-def _merged(config: Config, command: str, run: Run, explicit: Collection[str] | None, may_change: Set[str]) -> Config:
+def _merged(
+    config: AnyRunConfig, command: str, run: Run, explicit: Collection[str] | None, may_change: Set[str]
+) -> AnyRunConfig:
     """Return the run's settings, with those that may change as now set. Raises SettingError naming every other
     difference, or if the run is finished.
     """
@@ -193,7 +195,7 @@ def _refuse_changes(run: Run, settings: Mapping[str, Any], changed: Mapping[str,
         raise SettingError(wrong, remedy="Remove them, or start a new run")
 
 
-def _apply(recorded: Config, changed: Mapping[str, Any], config: Config, run: Run) -> Config:
+def _apply(recorded: AnyRunConfig, changed: Mapping[str, Any], config: AnyRunConfig, run: Run) -> AnyRunConfig:
     """Return the `recorded` settings of a run with the changed ones, and with what `config` says of this start."""
     merged = settings_to_dict(replace(recorded, cache_dir=config.cache_dir))
     for key, value in changed.items():

@@ -155,8 +155,8 @@ class Run:
         file cannot be written.
         """
         check_free(run_dir)
-        unused = f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
-        run = cls(run_dir or Path("outputs") / command / task / unused)
+        folder_name = f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
+        run = cls(run_dir or Path("outputs") / command / task / folder_name)
         with run._locked(command):
             check_free(run_dir)  # again, because another process may have filled it in between
             try:

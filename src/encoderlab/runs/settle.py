@@ -50,7 +50,7 @@ LONGEST_FROM_SCRATCH = 512  # tokens: the most that rows can decide for an encod
 PRETRAINING_LENGTH = 128
 SHORTEST = 32  # tokens: shorter sequences save nothing, and later inputs may be longer than the training rows
 COVERED = 99  # percent of the training rows that `model.max_length` holds whole
-Config = TypeVar("Config", bound=RunConfig)
+AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Facts:
     processes: int = 1
 
 
-def settle(config: Config, facts: Facts) -> tuple[Config, list[str]]:
+def settle(config: AnyRunConfig, facts: Facts) -> tuple[AnyRunConfig, list[str]]:
     """Return the settings of a run with none left open, and a note on each decision that a user may want to know.
 
     Raises SettingError if settings contradict the starting encoder, DataError if no rows can be made of the data.

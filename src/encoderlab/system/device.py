@@ -60,7 +60,7 @@ class Compute:
         return f"device {name}, precision {precision} ({self.reason}), {threads}{same}"
 
 
-def choose_compute(
+def set_up_compute(
     device: str = "auto",
     precision: str = "auto",
     threads: int | None = None,
@@ -70,7 +70,9 @@ def choose_compute(
     setting: str = "training.device",
     processes: Processes = SINGLE_PROCESS,
 ) -> Compute:
-    """Pick the first of CUDA, Apple's MPS and CPU that is there, unless the settings choose; `width` is d_model.
+    """Make this process compute as the settings say, and say on what.
+
+    Picks the first of CUDA, Apple's MPS and CPU that is there, unless the settings choose; `width` is d_model.
 
     Sets the number of CPU threads of this process (`choose_threads`), makes it keep the memory it frees, picks
     `deterministic` kernels if that is asked for, and makes it flush denormal numbers to zero: they slow some CPU

@@ -86,7 +86,7 @@ def _in_threads(
     due: deque[Future[list[tuple[Batch, Output]]]] = deque()
     before = torch.get_num_threads()
     torch.set_num_threads(cores // n_threads)
-    # Flushing denormal numbers is a setting of each thread: see `choose_compute`.
+    # Flushing denormal numbers is a setting of each thread: see `set_up_compute`.
     threads = ThreadPoolExecutor(n_threads, "predictions", partial(torch.set_flush_denormal, True))
     try:
         for batch in batches:
