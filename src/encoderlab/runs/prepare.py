@@ -140,7 +140,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
             has_validation=data.has_validation,
             is_tested=bool(names) or not scored,
             paired=data.paired,
-            start=shape_for(config.task, start),
+            start_shape=shape_for(config.task, start),
             teacher_width=None if teacher is None else teacher.width,
             dataset=data.decided,
             device=compute.device.type,
