@@ -49,7 +49,7 @@ class Labels:
         return cls(names, {value: id_ for id_, value in enumerate(names if values is None else values)})
 
     def ids(self, rows: RawRows) -> pa.ChunkedArray:
-        """Return the id of each label; null stays null. Of whole texts, a label may differ in case from the known one.
+        """Return the id of each label; null stays null. A label of a whole text may differ in case from the known one.
 
         Raises DataError at a label whose id is not known.
         """

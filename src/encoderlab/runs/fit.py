@@ -83,7 +83,7 @@ def fit(model: Model, rows: Mapping[str, Rows], run: Run, micro_batches: MicroBa
             # Pause the training clock while the model is scored and written.
             journal.pause()
             if validation is not None:
-                _offer(trained, validation, progress, journal)
+                _score_and_record(trained, validation, progress, journal)
             progress.evaluated = progress.step
             saved.save()
             journal.resume()
@@ -132,13 +132,13 @@ def remaining_steps(state: TrainState) -> Iterator[Step]:
         yield from state.steps.take(state.learner, state.horizon, state.progress.step)
 
 
-def _offer(model: Model, validation: Rows, progress: Progress, journal: Journal) -> None:
+def _score_and_record(model: Model, validation: Rows, progress: Progress, journal: Journal) -> None:
     """Score the model on validation, and record whether it is the best so far."""
     scores = model.evaluate(validation)
     main_score = model.task.main_score
     sign = -1.0 if is_lower_better(main_score) else 1.0
     learned = has_learned(scores, model.label_weights, progress, model.config.training.warmup)
-    progress.offer(sign * scores.values[main_score], scores.values["loss"], learned=learned)
+    progress.record_evaluation(sign * scores.values[main_score], scores.values["loss"], learned=learned)
     journal.evaluation("validation", scores, main_score)
 
 
@@ -359,7 +359,7 @@ def dry_run(model: Model, rows: Mapping[str, Rows], micro_batches: MicroBatchCou
     scoring = SCORING * scored * per_step / min(training.batch_size, n_rows)
     total = steps * per_step + scoring if budget is None else budget
 
-    # What people read of it.
+    # Print the estimate.
     frozen = sum(weight.numel() for weight in network.parameters() if not weight.requires_grad)
     parts = ", ".join(f"{part} {n:,}" for part, n in network.parameters_by_part().items())
     within = f" within training.budget={training.budget}" if budget else ""

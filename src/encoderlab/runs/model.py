@@ -37,7 +37,7 @@ from encoderlab.training.distribution import distribution_in_words, is_sharded
 from encoderlab.training.evaluation import evaluate, predict_batches
 from encoderlab.training.loss import LabelWeights
 
-READ_ON = Compute(torch.device("cpu"), torch.float32, 1, "not used yet")  # until a command chooses a device
+UNASSIGNED = Compute(torch.device("cpu"), torch.float32, 1, "not used yet")  # until a command chooses a device
 POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool()}
 Output = TypeVar("Output")
 
@@ -93,7 +93,7 @@ class Model:
         network = self.network
         if self.compute.device.type != "cpu":
             network = copy.deepcopy(network).to("cpu")
-        is_open = self.compute is not READ_ON
+        is_open = self.compute is not UNASSIGNED
         return _reopened, (self.config, self.task, network, self.provenance, self.pooler, is_open)
 
     @property
@@ -155,7 +155,7 @@ class Model:
         return self.task.rows(tokenize_examples(examples, self.tokenizer))
 
     def scoring_batches(self, rows: Rows, processes: Processes = SINGLE_PROCESS) -> Iterator[Batch]:
-        """Yield each of `rows` once, on the model's device; the `processes` are dealt them in turn."""
+        """Yield each of `rows` once, on the model's device; the `processes` take batches in turn."""
         return scoring_batches(rows, self.tokenizer.pad_id, self.compute.device, self.shape.d_model, processes)
 
     def evaluate(self, rows: Rows) -> SplitScores:
@@ -297,7 +297,7 @@ def _reopened(
     is_open: bool,
 ) -> Model:
     """Return a model that was pickled, on the device that its settings choose on this machine if it was open."""
-    compute = READ_ON
+    compute = UNASSIGNED
     if is_open:
         training = config.training
         width = config.model.resolve(None).d_model

@@ -27,7 +27,7 @@ from encoderlab.exchange.sentences import normalizes, sentence_pooling
 from encoderlab.exchange.weights import check_shapes, read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, weight_shapes, without_weights
-from encoderlab.runs.model import READ_ON, Model, Provenance
+from encoderlab.runs.model import UNASSIGNED, Model, Provenance
 from encoderlab.settings import CACHE, REQUIRED, without_folders
 from encoderlab.shipped import shipped_folder, suggestion
 from encoderlab.system.device import set_up_compute
@@ -223,11 +223,11 @@ def read_model(folder: Path, *, or_graph: bool = False) -> Model:
 
         shapes = without_weights(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
         network: Any = GraphModel(graph, shapes)  # it predicts, and refuses everything else
-        return Model(config, task, network, READ_ON, provenance)
+        return Model(config, task, network, UNASSIGNED, provenance)
     weights = read_weights(folder / "model.safetensors")
     required = weight_shapes(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
     check_shapes(folder, required, weights)
-    return Model(config, task, network_of(config.model, task, weights), READ_ON, provenance)
+    return Model(config, task, network_of(config.model, task, weights), UNASSIGNED, provenance)
 
 
 def _settings_of(folder: Path, content: dict[str, Any]) -> RunConfig:
@@ -278,7 +278,7 @@ def _of_huggingface(folder: Path) -> Model:
     network = network_of(shape, task, weights)
     own = network.state_dict()
     pooler = {name: weight.float() for name, weight in weights.items() if name.startswith("pool.") and name not in own}
-    return Model(config, task, network, READ_ON, Provenance(NOT_KNOWN, None, {}), pooler)
+    return Model(config, task, network, UNASSIGNED, Provenance(NOT_KNOWN, None, {}), pooler)
 
 
 def _stated_length(folder: Path, reach: int) -> int:

@@ -49,8 +49,7 @@ class PreparedRun:
 
     The `model` has the final settings; `requested` are those before the open ones were decided, and `notes` say what
     was decided. `data_notes` say which rows are read in part. `rows` are those of `train` and of the
-    splits that are scored. `head_alone` is what the finetuned model is compared with, or takes its place (None: it is
-    not).
+    splits that are scored. `head_alone` is compared with the finetuned model or replaces it; None: neither.
     """
 
     command: str
@@ -171,7 +170,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
         notes += more
         notes += start_at_linear_head(model, data, rows)
     model.compiled = compile_if_it_pays(model, rows["train"])
-    if config.resume is not None:  # its settings are settled, so that only its records know what was decided
+    if config.resume is not None:  # its settings are already final; the notes are in its records
         resume = Run(config.resume)  # which other machines need not have
         notes = processes.broadcast_from_main(lambda: environment_of(resume).get("notes")) or notes
     files = {} if teacher is None else teacher.fingerprints(config)

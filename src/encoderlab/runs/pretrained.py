@@ -52,8 +52,8 @@ TASK_HEADS = ("sequence_head", "token_head")
 def load_start(config: RunConfig, processes: Processes) -> Model | None:
     """Return the encoder that the run starts from, read by the main process; None for fresh weights.
 
-    Of a model to be sharded, the others only get the shapes of the weights. Raises SettingError if the settings of the
-    model contradict it, before any data is read.
+    If the model is to be sharded, the others only get the shapes of the weights. Raises SettingError if the settings
+    of the model contradict it, before any data is read.
     """
     init_from = config.starts_from
     if init_from is None:
@@ -174,10 +174,10 @@ def vocabulary_difference(mine: Tokenizer, other: Tokenizer) -> str:
     """Return the first difference between two tokenizers in words; "" if their ids mean the same."""
     if mine.fingerprint == other.fingerprint:
         return ""
-    its = mine.pieces(range(mine.vocabulary_size))
-    others = other.pieces(range(other.vocabulary_size))
-    if its != others:
-        return f"{len(its):,} tokens, which are not its {len(others):,}"
+    own_pieces = mine.pieces(range(mine.vocabulary_size))
+    other_pieces = other.pieces(range(other.vocabulary_size))
+    if own_pieces != other_pieces:
+        return f"{len(own_pieces):,} tokens, which are not its {len(other_pieces):,}"
     return "" if mine.encode([PROBE]) == other.encode([PROBE]) else f"it splits {PROBE!r} differently"
 
 

@@ -51,7 +51,7 @@ class Tokens:
     def row_lengths(self, task: TaskConfig, max_length: int) -> np.ndarray:
         """Return the length of each training row if the model reads at most `max_length` tokens: int64 [rows].
 
-        Of a text read in windows, it is that of all its windows together. Raises DataError as `rows` does.
+        For a text read in windows, the total over its windows. Raises DataError as `rows` does.
         """
         if isinstance(self.data, Documents):
             rows = self._rows_of_documents(task.build(self.tokenizer, [], max_length))["train"]

@@ -70,7 +70,7 @@ def set_up_compute(
     setting: str = "training.device",
     processes: Processes = SINGLE_PROCESS,
 ) -> Compute:
-    """Make this process compute as the settings say, and say on what.
+    """Set up this process to compute as the settings say, and return what it computes on.
 
     Picks the first of CUDA, Apple's MPS and CPU that is there, unless the settings choose; `width` is d_model.
 
@@ -95,9 +95,9 @@ def set_up_compute(
 
 
 def choose_threads(threads: int | None, processes: Processes, *, deterministic: bool) -> tuple[int, str]:
-    """Return the number of CPU threads, and in words why it is not that of the cores; "" if it is, or if it is set.
+    """Return the number of CPU threads, and in words why it differs from that of the cores; "" if not, or if it is set.
 
-    It is that of the setting, else of OMP_NUM_THREADS, else one for each core that no other program keeps busy: two
+    The setting decides, else OMP_NUM_THREADS; else it is one for each core that no other program keeps busy: two
     threads of which one waits for its core were slower than one alone (benchmarks/RESULTS.md). What else the machine
     does changes nothing for several `processes`, which share its cores, and for a `deterministic` run, whose last
     digits depend on the number.

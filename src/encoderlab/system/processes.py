@@ -39,7 +39,7 @@ _turns = count(1)  # of `main_process_first`, which all processes call equally o
 
 
 class ConnectionLostError(TrainingError):
-    """The connection to another process has closed, or that process has not come in time."""
+    """The connection to another process has closed, or that process did not connect in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ def processes_of_torchrun() -> Processes:
 
 
 def connect(processes: Processes) -> Processes:
-    """Return the same place, connected to all processes. Raises ConnectionLostError if they do not come."""
+    """Return the same place, connected to all processes. Raises ConnectionLostError if they did not connect in time."""
     if processes.size == 1:
         return processes
     import torch
