@@ -35,8 +35,8 @@ def compose(*settings: str, command: str = "train") -> RunConfig:
     if command not in COMMAND_OF.values():
         raise SettingError(f"command={command} does not start a run", allowed=", ".join(COMMAND_OF.values()))
     if not all(isinstance(setting, str) for setting in settings):
-        wrong = f"compose was given {one_line(str(settings))}"
-        raise SettingError(wrong, allowed='settings as strings, such as "task=sst2"')
+        problem = f"compose was given {one_line(str(settings))}"
+        raise SettingError(problem, allowed='settings as strings, such as "task=sst2"')
     return composed(parse_command_line(command, settings))
 
 

@@ -139,9 +139,9 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
     else:
         command, *settings = arguments
         if processes.size > 1 and (command not in ACROSS_PROCESSES or {"-m", "--multirun"} & {*settings}):
-            wrong = f"torchrun starts {processes.size} processes of one run, which this line is not"
+            problem = f"torchrun starts {processes.size} processes of one run, which this line is not"
             allowed = f"one of {', '.join(ACROSS_PROCESSES)}, without -m"
-            raise SettingError(wrong, allowed=allowed, remedy="Start it without torchrun")
+            raise SettingError(problem, allowed=allowed, remedy="Start it without torchrun")
         resumes = any(argument.startswith("resume=") for argument in settings)
         if processes.restarted and command in TRAINING_COMMANDS and not resumes:
             settings.append("resume=auto")
@@ -160,8 +160,8 @@ def _complete(arguments: Sequence[str]) -> None:
 
     wishes = [word for word in arguments if word.partition("=")[0] in ("install", "uninstall", "query")]
     if len(wishes) != 1:
-        wrong = f"{' '.join(arguments)} does not say what to complete"
-        raise SettingError(wrong, allowed=f"{PROGRAM} -sc install=bash, or uninstall=bash")
+        problem = f"{' '.join(arguments)} does not say what to complete"
+        raise SettingError(problem, allowed=f"{PROGRAM} -sc install=bash, or uninstall=bash")
     command = "train"  # any: the functions are the same for all
     if wishes[0].startswith("query="):
         typed = os.environ.get(COMPLETED_LINE, "").split(" ")[1:]

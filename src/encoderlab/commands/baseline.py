@@ -31,8 +31,8 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
     holds_words = data.split("train").holds_words
     if holds_words != task.of_words:
         held, other = ("labelled words", "tagging") if holds_words else ("labelled texts", "classification")
-        wrong = f"This dataset holds {held}, which do not suit task={task.name}"
-        raise DataError(wrong, remedy=f"Use task={other}")
+        problem = f"This dataset holds {held}, which do not suit task={task.name}"
+        raise DataError(problem, remedy=f"Use task={other}")
     split = config.split or data.scored_splits()[-1]
     rows = data.split(split)
     if not len(rows) or not data.is_labelled(split):

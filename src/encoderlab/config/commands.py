@@ -90,15 +90,15 @@ class RunConfig(CommandConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.folds is not None and not self.supports_folds:
-            wrong = f"folds={self.folds} does not work with pretraining, which has no labels, or with distillation, "
-            wrong += "whose teacher may have seen the rows of every fold"
-            raise SettingError(wrong, remedy="Remove folds, or use encoderlab train or finetune")
+            problem = f"folds={self.folds} does not work with pretraining, which has no labels, or with distillation, "
+            problem += "whose teacher may have seen the rows of every fold"
+            raise SettingError(problem, remedy="Remove folds, or use encoderlab train or finetune")
         if self.folds is not None and self.dataset.fold is not None:
-            wrong = f"folds={self.folds} runs every fold, but dataset.fold={self.dataset.fold} selects one"
-            raise SettingError(wrong, remedy="Remove dataset.fold")
+            problem = f"folds={self.folds} runs every fold, but dataset.fold={self.dataset.fold} selects one"
+            raise SettingError(problem, remedy="Remove dataset.fold")
         if self.dry_run and self.resume is not None:
-            wrong = f"dry_run=true estimates a new run, but resume={self.resume} continues an existing one"
-            raise SettingError(wrong, remedy="Remove resume or dry_run")
+            problem = f"dry_run=true estimates a new run, but resume={self.resume} continues an existing one"
+            raise SettingError(problem, remedy="Remove resume or dry_run")
 
     @property
     def supports_folds(self) -> bool:

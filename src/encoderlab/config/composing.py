@@ -105,8 +105,8 @@ def parse_command_line(command: str, arguments: Sequence[str]) -> CommandLine:
             hint = f"Write settings without dashes: {name}=VALUE. Flags are {' '.join(known)}"
             raise SettingError(f"Unknown flag {unknown[0]}", remedy=hint)
         if options.config_path is not None:
-            wrong = f"--config-path={options.config_path} would replace the configs that every command needs"
-            raise SettingError(wrong, remedy="Name the folder of your own configs with --config-dir")
+            problem = f"--config-path={options.config_path} would replace the configs that every command needs"
+            raise SettingError(problem, remedy="Name the folder of your own configs with --config-dir")
         flags = []
         rest = list(options.overrides)
         for argument in arguments:
@@ -401,8 +401,8 @@ def errors_explained(command: str) -> Iterator[None]:
     except (HydraException, errors.OmegaConfBaseException) as error:
         raise _explain(error, command) from None
     except Exception as error:
-        wrong = f"The command line or a config file cannot be read: {str(error) or type(error).__name__}"
-        raise SettingError(wrong, remedy=f"See encoderlab {command} --help") from None
+        problem = f"The command line or a config file cannot be read: {str(error) or type(error).__name__}"
+        raise SettingError(problem, remedy=f"See encoderlab {command} --help") from None
 
 
 def _explain(error: HydraException | errors.OmegaConfBaseException, command: str) -> SettingError:
@@ -418,8 +418,8 @@ def _explain(error: HydraException | errors.OmegaConfBaseException, command: str
     foreign = re.search(r"In '(\w+)/(\w+)': Could not override '(\w+)'", str(cause))
     if foreign is not None:
         group, option, brought = foreign.groups()
-        wrong = f"{group}={option} sets {brought}, which encoderlab {command} does not have"
-        return SettingError(wrong, remedy=f"Choose another {group}: encoderlab list {group}")
+        problem = f"{group}={option} sets {brought}, which encoderlab {command} does not have"
+        return SettingError(problem, remedy=f"Choose another {group}: encoderlab list {group}")
     return SettingError(" ".join(str(cause).split()), remedy=f"See encoderlab {command} --help")
 
 
@@ -427,35 +427,35 @@ def _missing_option(error: MissingConfigException) -> SettingError:
     """Return the error for an unknown option of a config group, such as `task=sts2`."""
     group, _, name = (error.missing_cfg_file or "").rpartition("/")
     options = [option for option in error.options or [] if not option.endswith("_schema")]
-    wrong = f"There is no config named {name} in the group {group}"
+    problem = f"There is no config named {name} in the group {group}"
     near = closest(name, options)
     remedy = f"Did you mean {group}={near}?" if near else "encoderlab list describes each"
     if not group:
-        wrong = f"There is no config named {name or repr(name)}"
+        problem = f"There is no config named {name or repr(name)}"
         remedy = "Remove --config-name; choose a recipe with experiment=NAME, also of your own, with --config-dir"
     elif not name:
-        wrong = f"{group}= names no config"
+        problem = f"{group}= names no config"
         remedy = f"Set {group}=NAME"
     elif group.startswith("dataset") and Path(name).suffix:
         path = f"{group}/{name}".removeprefix("dataset/")
-        wrong = f"There is no dataset named {path}"
+        problem = f"There is no dataset named {path}"
         options = []
         remedy = f"For a file of your own, set dataset=files dataset.path={path}"
     elif (group, name) == ("dataset", "pretraining"):
-        wrong = "task=pretraining has no labels to learn"
+        problem = "task=pretraining has no labels to learn"
         options = []
         remedy = "Run encoderlab pretrain"
     elif group == "dataset" and ("task", name) in SCHEMAS:
-        wrong = f"task={name} has no data of its own"
+        problem = f"task={name} has no data of its own"
         remedy = "Set dataset=files dataset.path=... or dataset=hub dataset.path=..."
     elif (group, name) == ("hydra/sweeper", "optuna"):
-        wrong = f"{group}={name} is not supported"
+        problem = f"{group}={name} is not supported"
         options = []
         remedy = "Add trials=N to search with Optuna"
     elif group == "hydra/launcher" and not options:
-        wrong = f"hydra/launcher needs {name}"
+        problem = f"hydra/launcher needs {name}"
         remedy = "Run pip install 'encoderlab[parallel]' or 'encoderlab[slurm]'"
-    return SettingError(wrong, allowed=", ".join(options), remedy=remedy)
+    return SettingError(problem, allowed=", ".join(options), remedy=remedy)
 
 
 def _unknown_key(error: errors.OmegaConfBaseException) -> SettingError:
@@ -503,5 +503,5 @@ def _bad_value(error: errors.ValidationError) -> SettingError:
     declared = getattr(error.object_type, "__dataclass_fields__", {})
     name = key.rpartition(".")[2]
     metadata = declared[name].metadata if name in declared else {}
-    wrong = f"{key}={error.value}: {str(error.msg).partition(chr(10))[0]}"
-    return SettingError(wrong, allowed=allowed_range(metadata), remedy=metadata.get("help", ""))
+    problem = f"{key}={error.value}: {str(error.msg).partition(chr(10))[0]}"
+    return SettingError(problem, allowed=allowed_range(metadata), remedy=metadata.get("help", ""))

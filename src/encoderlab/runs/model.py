@@ -197,8 +197,8 @@ class Model:
     def _examples(self, texts: str | Sequence[str | tuple[str, str]]) -> list[Example]:
         listed = [texts] if isinstance(texts, str) else texts
         if not isinstance(listed, Sequence) or not all(map(_is_text, listed)):
-            wrong = f"{one_line(repr(listed))[:80]} is not a list of texts"
-            raise SettingError(wrong, allowed='["..."], or pairs as [("...", "...")]')
+            problem = f"{one_line(repr(listed))[:80]} is not a list of texts"
+            raise SettingError(problem, allowed='["..."], or pairs as [("...", "...")]')
         examples = []
         for text in listed:
             first, second = text if isinstance(text, tuple) else (text, None)
@@ -283,8 +283,8 @@ class Model:
     def own_dataset(self) -> DatasetConfig:
         """Return the dataset the model was trained on. Raises DataError for a model without a run."""
         if self.config.dataset is None:
-            wrong = f"{self.name} is a model without a run, so its dataset and its splits are unknown"
-            raise DataError(wrong, remedy="Set text=... or input=FILE, or, with eval, dataset=...")
+            problem = f"{self.name} is a model without a run, so its dataset and its splits are unknown"
+            raise DataError(problem, remedy="Set text=... or input=FILE, or, with eval, dataset=...")
         return self.config.dataset
 
 

@@ -205,16 +205,16 @@ def _check_command(config: RunConfig, command: str, processes: Processes) -> Non
     check_trackers(config)
     task = config.task
     if command == "pretrain" and task.command != "pretrain":
-        wrong = f"task={task.name} needs labels, which pretraining does not use"
-        raise SettingError(wrong, remedy=f"Remove task, or run encoderlab train task={task.name}")
+        problem = f"task={task.name} needs labels, which pretraining does not use"
+        raise SettingError(problem, remedy=f"Remove task, or run encoderlab train task={task.name}")
     if command in ("train", "finetune") and task.command != "train":
         raise SettingError(f"task={task.name} has no labels to predict", remedy=f"Run encoderlab {task.command}")
     if task.of_vectors and config.starts_from is None:
-        wrong = f"task={task.name} keeps the vectors of an encoder near those it had, but init_from names none"
-        raise SettingError(wrong, remedy="Set init_from=mini-en, or to another encoder")
+        problem = f"task={task.name} keeps the vectors of an encoder near those it had, but init_from names none"
+        raise SettingError(problem, remedy="Set init_from=mini-en, or to another encoder")
     if task.of_vectors and processes.size > 1:
-        wrong = f"task={task.name} needs a single process, and there are {processes.size}"
-        raise SettingError(wrong, remedy="Start one process")
+        problem = f"task={task.name} needs a single process, and there are {processes.size}"
+        raise SettingError(problem, remedy="Start one process")
     if isinstance(config, DistillConfig):
         check_distillation(config, processes)
 

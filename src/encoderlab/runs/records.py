@@ -81,8 +81,8 @@ def _refuse_changed_data(run: Run, config: RunConfig, data: Data | Documents, fi
     changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     if changed:
         named = [f"{name}={getattr(config, name)}" if hasattr(config, name) else name for name in changed]
-        wrong = f"The data of {' and '.join(named)} have changed since the run in {run.folder} was started"
-        raise DataError(wrong, remedy="Restore them, or remove resume to start a new run")
+        problem = f"The data of {' and '.join(named)} have changed since the run in {run.folder} was started"
+        raise DataError(problem, remedy="Restore them, or remove resume to start a new run")
 
 
 def announce(*lines: str) -> None:

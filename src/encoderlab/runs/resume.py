@@ -191,8 +191,8 @@ def _refuse_changes(run: Run, settings: Mapping[str, Any], changed: Mapping[str,
     refused = [key for key in changed if key not in may_change]
     if refused:
         both = ", ".join(f"{key}={changed[key]} (the run: {settings.get(key)})" for key in refused)
-        wrong = f"The run in {run.folder} was started with other settings: {both}"
-        raise SettingError(wrong, remedy="Remove them, or start a new run")
+        problem = f"The run in {run.folder} was started with other settings: {both}"
+        raise SettingError(problem, remedy="Remove them, or start a new run")
 
 
 def _apply(recorded: AnyRunConfig, changed: Mapping[str, Any], config: AnyRunConfig, run: Run) -> AnyRunConfig:
@@ -227,8 +227,8 @@ def read_record(path: Path, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(path.read_text(encoding="utf-8"))
     except OSError:
-        wrong = f"{path.parent} is not a run folder: it has no {path.name}"
-        raise DataError(wrong, remedy="Use a run folder, as printed by training") from None
+        problem = f"{path.parent} is not a run folder: it has no {path.name}"
+        raise DataError(problem, remedy="Use a run folder, as printed by training") from None
     except (OmegaConfBaseException, yaml.YAMLError, TypeError, AttributeError, KeyError, ValueError) as error:
         remedy = "Start a new run: this one was started by another version of encoderlab, or is damaged"
         raise DataError(f"{path} cannot be read: {one_line(str(error))[:200]}", remedy=remedy) from None

@@ -212,8 +212,8 @@ class Run:
             if not isinstance(error, OSError):
                 raise
             if was_there and isinstance(error, FileNotFoundError) and not self.folder.is_dir():
-                wrong = f"The run folder {self.folder} has gone: it was moved or deleted"
-                raise TrainingError(wrong, remedy="Leave it in place until the run ends") from None
+                problem = f"The run folder {self.folder} has gone: it was moved or deleted"
+                raise TrainingError(problem, remedy="Leave it in place until the run ends") from None
             what = f"{error.filename or self.folder} cannot be written or read: {error.strerror or error}"
             remedy = "Free space, make the folder writable, or set run_dir=... to another one"
             raise TrainingError(what, remedy=remedy) from None

@@ -123,8 +123,8 @@ def settle_shape(config: RunConfig, facts: Facts) -> ModelConfig:
     """
     shape = config.model.resolve(facts.start_shape)
     if config.task.of_vectors and shape.pooling not in (Pooling.cls, Pooling.mean):
-        wrong = f"model.pooling={shape.pooling.value} has weights of its own, but the vectors of texts are trained"
-        raise SettingError(wrong, allowed="cls or mean")
+        problem = f"model.pooling={shape.pooling.value} has weights of its own, but the vectors of texts are trained"
+        raise SettingError(problem, allowed="cls or mean")
     return shape if facts.paired or config.task.of_vectors else replace(shape, pairs=Pairs.joint)
 
 

@@ -125,9 +125,11 @@ def _combine(line: CommandLine, jobs: Jobs) -> None:
         with deferred("each job saves after its step") if in_workers else nullcontext():
             run_hydra(replace(line, overrides=overrides), jobs)
     except BrokenProcessPool:
-        wrong = "A process of this sweep was killed, perhaps because memory ran out, which ended the other running jobs"
+        problem = (
+            "A process of this sweep was killed, perhaps because memory ran out, which ended the other running jobs"
+        )
         remedy = f"Repeat the line with sweep_dir={jobs.root}, and {N_JOBS}1 to run one job at a time"
-        raise TrainingError(wrong, remedy=remedy) from None
+        raise TrainingError(problem, remedy=remedy) from None
 
 
 def _finish(jobs: Jobs, *, compared: bool) -> None:
@@ -364,8 +366,8 @@ def _ask(study: Study, space: dict[str, BaseDistribution]) -> FrozenTrial:
     try:
         trial = study.ask(space)
     except ValueError as error:
-        wrong = f"This search was started with other values: {error}"
-        raise SettingError(wrong, remedy="Set another sweep_dir") from None
+        problem = f"This search was started with other values: {error}"
+        raise SettingError(problem, remedy="Set another sweep_dir") from None
     trial.set_user_attr("drawn", [f"{name}={value}" for name, value in trial.params.items()])
     return study.get_trials()[trial.number]
 
@@ -396,8 +398,8 @@ def score_of(folder: Run) -> float | None:
     """
     report = json.loads(folder.report_file.read_text(encoding="utf-8"))
     if SPLIT not in report["splits"]:
-        wrong = "A search needs validation rows to score trials"
-        raise SettingError(wrong, remedy="Hold some out with dataset.validation_fraction=0.1")
+        problem = "A search needs validation rows to score trials"
+        raise SettingError(problem, remedy="Hold some out with dataset.validation_fraction=0.1")
     score = report["splits"][SPLIT][report["main_score"]]
     return -score if score is not None and is_lower_better(report["main_score"]) else score
 

@@ -162,9 +162,9 @@ def _choose_device(name: str, setting: str, processes: Processes) -> torch.devic
     if device.type == "cuda" and gpus == 1 and "SLURM_GPUS_PER_TASK" in os.environ:  # each sees only its own GPU
         return torch.device("cuda", 0)
     if device.type == "mps" or device.index is not None or (device.type == "cuda" and processes.local_rank >= gpus):
-        wrong = f"{setting}={name} is too few devices for {processes.local_size} processes on this machine"
+        problem = f"{setting}={name} is too few devices for {processes.local_size} processes on this machine"
         allowed = "auto, cuda with a GPU for each process, or cpu"
-        raise SettingError(wrong, allowed=allowed, remedy=f"Set {setting}=cpu, or start fewer processes")
+        raise SettingError(problem, allowed=allowed, remedy=f"Set {setting}=cpu, or start fewer processes")
     return torch.device("cuda", processes.local_rank) if device.type == "cuda" else device
 
 

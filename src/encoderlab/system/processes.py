@@ -203,8 +203,8 @@ def processes_of_torchrun() -> Processes:
         rank, size, local_rank, local_size, _ = (int(os.environ[name]) for name in names)
         machine = int(os.environ.get("GROUP_RANK", "0"))
     except (KeyError, ValueError) as error:
-        wrong = f"Several processes need all of torchrun's environment variables ({error})"
-        raise SettingError(wrong, remedy="Start them with torchrun, or unset WORLD_SIZE") from None
+        problem = f"Several processes need all of torchrun's environment variables ({error})"
+        raise SettingError(problem, remedy="Start them with torchrun, or unset WORLD_SIZE") from None
     return Processes(rank, size, local_rank, local_size, machine, restarted)
 
 

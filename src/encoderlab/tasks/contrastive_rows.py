@@ -121,8 +121,8 @@ class ContrastiveRows(ExampleRows):
         """Raise DataError for a set with only one label, from which nothing can be kept apart."""
         for of_set in self.sets:
             if len(of_set.rows) < 2:
-                wrong = f"All training rows with a label have the same one in the set {of_set.name!r}"
-                raise DataError(wrong, allowed="at least two labels in each set", remedy="Check task.set_column")
+                problem = f"All training rows with a label have the same one in the set {of_set.name!r}"
+                raise DataError(problem, allowed="at least two labels in each set", remedy="Check task.set_column")
 
     def relate(self, vectors: Callable[[Batch], torch.Tensor], pad_id: int, device: torch.device) -> None:
         """Find out which labels lie near each other in sets that have more labels than a micro-batch.

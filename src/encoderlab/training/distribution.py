@@ -289,10 +289,10 @@ def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds
     encoder.encode = encode_in_training if device.type == "cpu" else compiled
 
     # It is compiled when it is first called, here: without a working compiler the run goes on uncompiled.
-    wrong = _what_is_wrong_with_the_compiler(encoder, compute)
-    if wrong is not None:
+    problem = _what_is_wrong_with_the_compiler(encoder, compute)
+    if problem is not None:
         del encoder.encode  # removes the compiled one, leaving the class's own
-        return f"not compiled (no working compiler: {wrong})"
+        return f"not compiled (no working compiler: {problem})"
     return COMPILED
 
 
