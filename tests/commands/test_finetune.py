@@ -150,7 +150,7 @@ def test_without_init_from_it_starts_from_the_shipped_encoder(command, shipped, 
     command("finetune", *QUICK, "tokenizer=as_pretrained", "dataset.limit=100", "training.steps=2", "run_dir=run")
     assert report_of(tmp_path / "run")["init_from"] == "mini-en"
     assert "From mini-en: " in capsys.readouterr().err
-    assert "base_model" not in (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
+    assert "base_model: mini-en" in (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
 
 
 def few(tmp_path, labels, each, *further):
