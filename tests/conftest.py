@@ -232,7 +232,7 @@ def stand_in_encoders(tmp_path_factory):
     from encoderlab.data.tokenizers import WordPieceConfig
     from encoderlab.model.config import HeadSizes, ModelConfig, Pairs
     from encoderlab.model.heads import EncoderWithHeads
-    from encoderlab.runs.model import READ_ON, Model, Provenance
+    from encoderlab.runs.model import UNASSIGNED, Model, Provenance
     from encoderlab.runs.model_folder import encoder_alone, write_model
     from encoderlab.tasks.classification import ClassificationConfig
     from encoderlab.training.config import TrainingConfig
@@ -249,7 +249,7 @@ def stand_in_encoders(tmp_path_factory):
     built = task.build(tokenizer, ["a", "b"], model.reach)
     config = RunConfig(str(folder), task, BracketsDataset(), wordpiece, model, TrainingConfig())
     provenance = Provenance({"step": 7, "chosen_by": "accuracy", "chosen_on": "validation"}, True, {"train": "0"})
-    encoder = encoder_alone(Model(config, built, network, READ_ON, provenance), "mini-en")
+    encoder = encoder_alone(Model(config, built, network, UNASSIGNED, provenance), "mini-en")
     write_model(folder / "mini-en", encoder, encoder.weights, {"format": "pt"})
     card = "---\nlicense: cc-by-sa-4.0\n---\n# mini-en\n\nA stand-in of drawn weights.\n"
     (folder / "mini-en" / "README.md").write_text(card, encoding="utf-8")

@@ -18,7 +18,7 @@ from encoderlab.cli.main import config_folder
 from encoderlab.commands.list import GROUPS, options_of
 from encoderlab.config.commands import COMMAND_CONFIGS, SCHEMAS, RunConfig, register_schemas, settings_to_dict
 from encoderlab.config.composing import composed as settings_of_line
-from encoderlab.config.composing import read_line, settings_from_dict
+from encoderlab.config.composing import parse_command_line, settings_from_dict
 from encoderlab.errors import SettingError
 
 OPTIONS = [(group, name) for group in GROUPS for name in options_of(config_folder(), group)]
@@ -52,7 +52,7 @@ ASKED = {  # what a command cannot do without
 
 def composed(*overrides, command="train"):
     """Return the settings of a command line."""
-    return settings_of_line(read_line(command, overrides))
+    return settings_of_line(parse_command_line(command, overrides))
 
 
 @cache

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from encoderlab.system.device import choose_compute
+from encoderlab.system.device import set_up_compute
 from tests.golden.runs import CASES, known
 
 RUNS = Path(__file__).parent / "golden" / "runs.py"
@@ -71,12 +71,12 @@ def process_settings():
 
 
 def test_the_setting_reaches_pytorch_and_is_reported(process_settings):
-    compute = choose_compute("cpu", "fp32", 1, deterministic=True)
+    compute = set_up_compute("cpu", "fp32", 1, deterministic=True)
     assert torch.are_deterministic_algorithms_enabled()
     assert torch.backends.cudnn.deterministic
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"], "importing encoderlab sets it"
     assert str(compute).endswith(", 1 thread, deterministic kernels")
-    assert "deterministic" not in str(choose_compute("cpu", "fp32", 1))
+    assert "deterministic" not in str(set_up_compute("cpu", "fp32", 1))
     assert not torch.are_deterministic_algorithms_enabled()
 
 

@@ -17,7 +17,7 @@ from encoderlab.config.commands import (
     RunConfig,
     settings_to_dict,
 )
-from encoderlab.config.composing import composed, explained, read_line, settings_from_dict
+from encoderlab.config.composing import composed, errors_explained, parse_command_line, settings_from_dict
 from encoderlab.errors import SettingError, one_line
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import load_model
@@ -35,9 +35,9 @@ def compose(*settings: str, command: str = "train") -> RunConfig:
     if command not in COMMAND_OF.values():
         raise SettingError(f"command={command} does not start a run", allowed=", ".join(COMMAND_OF.values()))
     if not all(isinstance(setting, str) for setting in settings):
-        wrong = f"compose was given {one_line(str(settings))}"
-        raise SettingError(wrong, allowed='settings as strings, such as "task=sst2"')
-    return composed(read_line(command, settings))
+        problem = f"compose was given {one_line(str(settings))}"
+        raise SettingError(problem, allowed='settings as strings, such as "task=sst2"')
+    return composed(parse_command_line(command, settings))
 
 
 def train(config: RunConfig) -> Run | None:
@@ -65,7 +65,7 @@ def _run(command: Callable[[Any], Run | None], config: Any, wanted: type) -> Run
     if type(config) is not wanted:
         remedy = f'Make it with encoderlab.compose("task=...", command="{COMMAND_OF[wanted]}")'
         raise SettingError(f"The settings are {one_line(repr(config))[:80]}", allowed=wanted.__name__, remedy=remedy)
-    with explained(COMMAND_OF[wanted]):
+    with errors_explained(COMMAND_OF[wanted]):
         checked = settings_from_dict(settings_to_dict(config), wanted)
     run = command(checked)
     if run is not None:

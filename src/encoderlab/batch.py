@@ -58,7 +58,7 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Examples side by side, padded to the longest of them: in training one micro-batch of an optimizer step's batch.
+    """One micro-batch of an optimizer step, or a batch to score: examples side by side, padded to the longest.
 
     `attention_mask` is True at real tokens; None means that there is no padding. `target_positions` lists the tokens
     that the token head predicts, as indices into the flattened (batch * length) tokens, in ascending order;

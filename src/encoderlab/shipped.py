@@ -33,8 +33,8 @@ def shipped_folder(name: str) -> Path | None:
     folder = FOLDER / name
     differing = differing_files(folder)
     if differing:
-        wrong = f"{folder / differing[0]} is damaged: it is missing, or its SHA-256 differs from the shipped file's"
-        raise DataError(wrong, remedy=REINSTALL)
+        problem = f"{folder / differing[0]} is damaged: it is missing, or its SHA-256 differs from the shipped file's"
+        raise DataError(problem, remedy=REINSTALL)
     return folder
 
 

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from encoderlab.api import compose
-from encoderlab.config.composing import composed, read_line, run_hydra
+from encoderlab.config.composing import composed, parse_command_line, run_hydra
 from encoderlab.errors import SettingError
 
 OWN = ("task=classification", "dataset=files", "dataset.path=rows.csv")
@@ -16,7 +16,7 @@ OWN = ("task=classification", "dataset=files", "dataset.path=rows.csv")
 
 def settings_of(command, *arguments):
     """Return the settings of a command line."""
-    return composed(read_line(command, arguments))
+    return composed(parse_command_line(command, arguments))
 
 
 @given(text=st.text(st.characters(codec="utf-8", exclude_characters="\0")))
@@ -109,4 +109,4 @@ def test_what_would_have_no_effect_is_refused(line, remedy):
 
 def test_a_blank_config_is_named(monkeypatch):
     with pytest.raises(SettingError, match="--config-name"):
-        run_hydra(read_line("train", ["--config-name="]), lambda config: None)
+        run_hydra(parse_command_line("train", ["--config-name="]), lambda config: None)

@@ -149,7 +149,7 @@ def test_counts_continue_after_a_resume(tmp_path, clock):
 def test_the_best_has_the_highest_score_then_the_lowest_loss_and_counts_evaluations_without_a_better_one(evaluations):
     best = Progress()
     for best.step, (score, loss) in enumerate(evaluations, start=1):
-        best.offer(score, loss)
+        best.record_evaluation(score, loss)
     ranks = [(score, -loss) for score, loss in evaluations]
     assert ((best.best_score, -best.best_loss), best.best_step) == (max(ranks), ranks.index(max(ranks)) + 1)
     scores = [score for score, _ in evaluations]

@@ -18,7 +18,7 @@ from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Norm
 from encoderlab.runs.records import record_start, run_facts
-from encoderlab.runs.resume import resumed, threads_of
+from encoderlab.runs.resume import settings_to_run_with, threads_of
 from encoderlab.runs.run import Run
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS
@@ -112,7 +112,7 @@ def started(tmp_path, monkeypatch):
 
 def settings_of(config, explicit=None):
     """Return the settings with which a run goes on, or with which a new one starts."""
-    return resumed(config, "train", SINGLE_PROCESS, explicit)
+    return settings_to_run_with(config, "train", SINGLE_PROCESS, explicit)
 
 
 def test_a_resumed_run_keeps_its_settings_except_for_allowed_overrides(started):

@@ -68,7 +68,7 @@ def facts_of(labels=None, lengths=20, validation=None, numbers=None, **known):
 
 
 def settled(facts, task=TEXTS, model=None, dataset=None, tokenizer=None, **training):
-    model = model or (AsPretrained() if facts.start else replace(START, max_length=None))
+    model = model or (AsPretrained() if facts.start_shape else replace(START, max_length=None))
     config = RunConfig(
         "cache",
         task,
@@ -128,55 +128,60 @@ TABLE = [
     (
         "as far as the encoder reads",
         {},
-        {"lengths": 400, "start": replace(START, max_length=128)},
+        {"lengths": 400, "start_shape": replace(START, max_length=128)},
         {"model.max_length": 128},
     ),
     (
         "an encoder of few positions",
         {},
-        {"lengths": 10, "start": replace(START, max_length=20)},
+        {"lengths": 10, "start_shape": replace(START, max_length=20)},
         {"model.max_length": 20},
     ),
     ("a length that was set", {"model": replace(START, max_length=77)}, {"lengths": 10}, {"model.max_length": 77}),
     # Few rows, of an encoder to finetune.
-    ("few rows", {}, {"labels": FEW, "start": START}, {"training.freeze_layers": 2, "training.batching": "random"}),
-    ("many rows", {}, {"start": START}, {"training.freeze_layers": 0, "training.batching": "length"}),
+    (
+        "few rows",
+        {},
+        {"labels": FEW, "start_shape": START},
+        {"training.freeze_layers": 2, "training.batching": "random"},
+    ),
+    ("many rows", {}, {"start_shape": START}, {"training.freeze_layers": 0, "training.batching": "length"}),
     ("few rows from scratch", {}, {"labels": FEW}, {"training.freeze_layers": 0, "training.batching": "length"}),
     (
         "few rows of words",
         {"task": TaggingConfig(name="t")},
-        {"labels": FEW, "start": START},
+        {"labels": FEW, "start_shape": START},
         {"training.freeze_layers": 0, "training.batching": "length"},
     ),
     (
         "held-out rows count",
         {},
-        {"labels": {"a": 230, "b": 230}, "validation": 50, "start": START, "held_out": True},
+        {"labels": {"a": 230, "b": 230}, "validation": 50, "start_shape": START, "held_out": True},
         {"training.freeze_layers": 0},
     ),
     (
         "a separate validation split does not",
         {},
-        {"labels": {"a": 230, "b": 230}, "validation": 50, "start": START},
+        {"labels": {"a": 230, "b": 230}, "validation": 50, "start_shape": START},
         {"training.freeze_layers": 2},
     ),
     (
         "two validation rows per label",
         {},
-        {"labels": {f"{n:02}": 10 for n in range(77)}, "start": START},
+        {"labels": {f"{n:02}": 10 for n in range(77)}, "start_shape": START},
         {"training.freeze_layers": 2},
     ),
     (
         "as set",
         {"freeze_layers": 1, "batching": Batching.length},
-        {"labels": FEW, "start": START},
+        {"labels": FEW, "start_shape": START},
         {"training.freeze_layers": 1, "training.batching": "length"},
     ),
     # Rare labels: 45 positives of 1,500 rows.
     (
         "45 positives of 1,500 rows",
         {},
-        {"labels": RARE, "validation": 150, "start": START},
+        {"labels": RARE, "validation": 150, "start_shape": START},
         {
             "training.freeze_layers": 2,
             "training.batching": "random",
@@ -190,7 +195,7 @@ TABLE = [
     (
         "450 positives of 1,500 rows",
         {},
-        {"labels": {"objective": 1050, "subjective": 450}, "validation": 150, "start": START},
+        {"labels": {"objective": 1050, "subjective": 450}, "validation": 150, "start_shape": START},
         {
             "training.freeze_layers": 0,
             "training.batching": "length",
@@ -201,7 +206,7 @@ TABLE = [
     (
         "many rare rows",
         {},
-        {"labels": {"objective": 14550, "subjective": 600}, "validation": 150, "start": START},
+        {"labels": {"objective": 14550, "subjective": 600}, "validation": 150, "start_shape": START},
         {"training.freeze_layers": 0, "task.score": "f1"},
     ),
     ("no rows to fit a threshold on", {}, {"labels": RARE}, {"task.score": "f1", "task.threshold": None}),
@@ -275,15 +280,20 @@ TABLE = [
     ("no validation rows", {}, {}, {"training.keep": "best", "training.patience": 4}),
     ("however few", {"min_validation_rows": 0}, {"validation": 1}, {"training.keep": "best", "training.patience": 4}),
     # Micro-batches: on a CPU as many as its memory suggests, on a GPU one until its memory runs out.
-    ("a batch of short rows", {"batch_size": 128}, {"start": START}, {"training.accumulate": 1}),
-    ("a batch of long rows", {"batch_size": 128}, {"lengths": 900, "start": START}, {"training.accumulate": 2}),
+    ("a batch of short rows", {"batch_size": 128}, {"start_shape": START}, {"training.accumulate": 1}),
+    ("a batch of long rows", {"batch_size": 128}, {"lengths": 900, "start_shape": START}, {"training.accumulate": 2}),
     (
         "shared by two processes",
         {"batch_size": 128},
-        {"lengths": 900, "start": START, "processes": 2},
+        {"lengths": 900, "start_shape": START, "processes": 2},
         {"training.accumulate": 1},
     ),
-    ("on a GPU", {"batch_size": 128}, {"lengths": 900, "start": START, "device": "cuda"}, {"training.accumulate": 1}),
+    (
+        "on a GPU",
+        {"batch_size": 128},
+        {"lengths": 900, "start_shape": START, "device": "cuda"},
+        {"training.accumulate": 1},
+    ),
     ("micro-batches that were set", {"accumulate": 5}, {"lengths": 900}, {"training.accumulate": 5}),
 ]
 
@@ -302,8 +312,8 @@ NOTES = [
     ({}, {"lengths": 40}, "model.max_length=42"),
     ({"model": START}, {}, "training.learning_rate=0.0005"),
     ({}, {"labels": RARE}, "97% of the training rows are 'objective', hence task.score=f1"),
-    ({}, {"labels": RARE, "validation": 150, "start": START}, "2 of 8 layers stay as pretrained"),
-    ({}, {"labels": FEW, "start": START}, "200 training rows are few: none are held out"),
+    ({}, {"labels": RARE, "validation": 150, "start_shape": START}, "2 of 8 layers stay as pretrained"),
+    ({}, {"labels": FEW, "start_shape": START}, "200 training rows are few: none are held out"),
     ({}, {"validation": 49}, "49 validation rows are too few to choose a checkpoint"),
 ]
 
@@ -331,7 +341,9 @@ def test_rows_in_windows_are_read_as_often_as_truncated_rows():
 def test_documents_are_read_in_sequences_of_128_tokens_or_as_the_encoder_to_start_from_reads_them():
     facts = Facts(lambda task, max_length: np.full(400, max_length), {})
     for start, length in ((None, 128), (replace(START, max_length=200), 200)):
-        config, _ = settled(replace(facts, start=start), PretrainingConfig(name="p"), replace(START, max_length=None))
+        config, _ = settled(
+            replace(facts, start_shape=start), PretrainingConfig(name="p"), replace(START, max_length=None)
+        )
         assert config.model.max_length == length
 
 
@@ -343,11 +355,11 @@ def test_a_student_of_vectors_learns_as_many_features_as_its_teacher_has():
 
 def test_settings_that_contradict_the_encoder_to_start_from_are_refused():
     with pytest.raises(SettingError, match=r"model\.d_model is 64, but 256 in the pretrained encoder"):
-        settled(facts_of(start=START), model=replace(START, d_model=64))
+        settled(facts_of(start_shape=START), model=replace(START, d_model=64))
 
 
 def test_no_setting_is_left_open():
-    config, _ = settled(facts_of(start=START, validation=100))
+    config, _ = settled(facts_of(start_shape=START, validation=100))
     stays_open = {"steps", "budget", "max_tokens", "checkpoint_every", "threads"}  # of these, null is a value
     training = dict(flat_settings(settings_to_dict(config)["training"]))
     assert {name for name, setting in training.items() if setting is None} <= stays_open
@@ -375,5 +387,5 @@ def test_of_very_few_rows_none_are_held_out(n_rows, least, all_trained_on):
 
 @pytest.mark.parametrize("is_tested", [True, False])
 def test_folds_are_proposed_where_nothing_is_tested(is_tested):
-    _, notes = settled(facts_of({"a": 6, "b": 6}, start=START, is_tested=is_tested))
+    _, notes = settled(facts_of({"a": 6, "b": 6}, start_shape=START, is_tested=is_tested))
     assert any("folds=5" in note for note in notes) != is_tested

@@ -14,7 +14,7 @@ from encoderlab.runs.fit import TrainState
 from encoderlab.runs.prepare import build_model
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.tagging import TaggingConfig
-from encoderlab.training.batches import MicroBatches
+from encoderlab.training.batches import MicroBatchCount
 from encoderlab.training.config import TrainingConfig
 from tests.runs.small_model import CPU
 
@@ -42,7 +42,7 @@ def begun(tmp_path_factory):
         )
         model = build_model(config, data, tokenizer, None, CPU, SINGLE_PROCESS)
         rows = model.task.rows(data.tokenize("train", tokenizer, cache), data.split("train").targets())
-        micro_batches = MicroBatches.of(config.training, config.training, SINGLE_PROCESS)
+        micro_batches = MicroBatchCount.of(config.training, config.training, SINGLE_PROCESS)
         return TrainState(model, rows, micro_batches)
 
     return begun
@@ -86,7 +86,7 @@ def test_a_restored_state_continues_with_the_same_steps_bit_for_bit(begun):
 
 def test_the_number_of_micro_batches_is_kept_unless_the_settings_change_it(begun):
     grown = begun()
-    grown.steps.micro_batches = MicroBatches(4, "memory ran out in step 1")
+    grown.steps.micro_batches = MicroBatchCount(4, "memory ran out in step 1")
     kept, weights = as_read_back(grown.state_dict()), grown.distributed.weights()
     same, other = begun(), begun(accumulate=1)
     for state in (same, other):

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from encoderlab.system import cores
-from encoderlab.system.device import choose_compute
+from encoderlab.system.device import set_up_compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 pytestmark = pytest.mark.usefixtures("same_threads")
@@ -85,7 +85,7 @@ def machine(monkeypatch, tmp_path):
 @pytest.mark.parametrize(("n_busy", "threads"), [(0, 4), (1, 3), (3, 1), (4, 1)])
 def test_cores_that_other_programs_keep_busy_are_left_to_them_and_it_is_said(machine, n_busy, threads):
     machine(n_busy)
-    compute = choose_compute("cpu")
+    compute = set_up_compute("cpu")
     assert compute.threads == threads
     assert ("of 4 cores busy" in str(compute)) is (n_busy > 0)
 
@@ -93,34 +93,34 @@ def test_cores_that_other_programs_keep_busy_are_left_to_them_and_it_is_said(mac
 @pytest.mark.parametrize("column", ["nice", "idle"])
 def test_programs_of_low_priority_and_idle_cores_leave_all_threads(machine, column):
     machine(4, column=column)
-    assert choose_compute("cpu").threads == 4
+    assert set_up_compute("cpu").threads == 4
 
 
 def test_the_number_of_threads_is_decided_once(machine):
     machine(1)
-    assert choose_compute("cpu").threads == 3
+    assert set_up_compute("cpu").threads == 3
     machine(3)
-    assert choose_compute("cpu").threads == 3
+    assert set_up_compute("cpu").threads == 3
 
 
 def test_settings_and_determinism_come_before_the_load(machine, monkeypatch):
     machine(3)
-    assert choose_compute("cpu", threads=2).threads == 2
-    assert choose_compute("cpu", deterministic=True).threads == 4
-    choose_compute("cpu", deterministic=False)
-    assert choose_compute("cpu", processes=Processes(0, 2, 0, 2)).threads == 2
+    assert set_up_compute("cpu", threads=2).threads == 2
+    assert set_up_compute("cpu", deterministic=True).threads == 4
+    set_up_compute("cpu", deterministic=False)
+    assert set_up_compute("cpu", processes=Processes(0, 2, 0, 2)).threads == 2
     monkeypatch.setenv("OMP_NUM_THREADS", "2,1")
-    assert choose_compute("cpu", processes=SINGLE_PROCESS).threads == 2
-    assert "OMP_NUM_THREADS=2" in str(choose_compute("cpu"))
+    assert set_up_compute("cpu", processes=SINGLE_PROCESS).threads == 2
+    assert "OMP_NUM_THREADS=2" in str(set_up_compute("cpu"))
 
 
 def test_a_system_without_the_kernels_times_uses_all_cores(machine, monkeypatch, tmp_path):
     machine(3)
     monkeypatch.setattr(cores, "KERNEL_TIMES", tmp_path / "absent")
-    assert choose_compute("cpu").threads == 4
+    assert set_up_compute("cpu").threads == 4
 
 
 def test_a_long_running_program_looks_at_the_present(machine, monkeypatch):
     machine(4, seconds=3600)
     monkeypatch.setattr(cores, "PAUSE", 0.01)
-    assert choose_compute("cpu").threads == 4, "the others were busy once, and are not now"
+    assert set_up_compute("cpu").threads == 4, "the others were busy once, and are not now"

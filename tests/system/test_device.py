@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from encoderlab.errors import SettingError
-from encoderlab.system.device import choose_compute
+from encoderlab.system.device import set_up_compute
 from encoderlab.system.processes import Processes
 
 pytestmark = pytest.mark.usefixtures("same_threads")
@@ -38,21 +38,21 @@ def machine(monkeypatch):
 )
 def test_the_best_available_device_is_picked(machine, accelerators, picked):
     machine(*accelerators)
-    assert choose_compute(threads=1).device.type == picked
+    assert set_up_compute(threads=1).device.type == picked
 
 
 def test_an_explicit_device_is_used_even_if_there_is_a_better_one(machine):
     machine("cuda", "mps")
-    assert choose_compute("cpu", threads=1).device == torch.device("cpu")
-    assert choose_compute("mps", threads=1).device == torch.device("mps")
-    assert choose_compute("cuda:1", threads=1).device == torch.device("cuda:1")
+    assert set_up_compute("cpu", threads=1).device == torch.device("cpu")
+    assert set_up_compute("mps", threads=1).device == torch.device("mps")
+    assert set_up_compute("cuda:1", threads=1).device == torch.device("cuda:1")
 
 
 @pytest.mark.parametrize("device", ["gpu", "", "cuda:x", "cuda:-1", "CPU"])
 def test_an_unknown_device_is_refused_with_those_available(machine, device):
     machine("mps")
     with pytest.raises(SettingError, match=rf"^training.device={device} is not a device.*auto, mps, cpu"):
-        choose_compute(device, threads=1)
+        set_up_compute(device, threads=1)
 
 
 @pytest.mark.parametrize(
@@ -75,15 +75,15 @@ def test_an_unknown_device_is_refused_with_those_available(machine, device):
 )
 def test_bf16_is_used_where_it_pays_and_the_reason_is_given(machine, accelerators, units, precision, reason):
     machine(*accelerators, **units)
-    compute = choose_compute(threads=1)
+    compute = set_up_compute(threads=1)
     assert compute.precision is precision
     assert reason in compute.reason
 
 
 FREED_MEMORY = """
 import resource, torch
-from encoderlab.system.device import choose_compute
-choose_compute("cpu", threads=1)
+from encoderlab.system.device import set_up_compute
+set_up_compute("cpu", threads=1)
 
 def step():
     return [torch.empty(millions * 1_000_000).fill_(1.0) for millions in (12, 9, 3)]
@@ -111,16 +111,16 @@ def test_the_processes_of_a_machine_share_its_cores_and_take_a_gpu_each(monkeypa
     monkeypatch.setattr(torch, "set_num_threads", lambda n: chosen.append(n))
     chosen: list[int] = []
     for size in (1, 3, 16):
-        choose_compute("cpu", processes=Processes(0, size, 0, size))
+        set_up_compute("cpu", processes=Processes(0, size, 0, size))
     assert chosen == [8, 2, 1]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: chosen.append(device.index))
     for wanted in ("auto", "cuda"):
-        assert choose_compute(wanted, "fp32", processes=Processes(5, 6, 1, 2)).device == torch.device("cuda:1")
+        assert set_up_compute(wanted, "fp32", processes=Processes(5, 6, 1, 2)).device == torch.device("cuda:1")
     assert chosen[-1] == 1
     with pytest.raises(SettingError, match="training.device=cuda:0"):
-        choose_compute("cuda:0", "fp32", processes=Processes(0, 2, 0, 2))
+        set_up_compute("cuda:0", "fp32", processes=Processes(0, 2, 0, 2))
     with pytest.raises(SettingError, match="4 processes on this machine"):
-        choose_compute("auto", "fp32", processes=Processes(2, 4, 2, 4))
+        set_up_compute("auto", "fp32", processes=Processes(2, 4, 2, 4))
     assert torch.get_num_threads() == before

@@ -18,7 +18,7 @@ from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.sequences import Windowing
 from encoderlab.training.batches import (
     MemoryTooSmallError,
-    MicroBatches,
+    MicroBatchCount,
     epoch_order,
     prefetched,
     scoring_batches,
@@ -80,7 +80,7 @@ def test_batches_after_any_step_are_those_of_a_run_that_never_stopped(after, bat
     config = TrainingConfig(batch_size=3, batching=batching)
 
     def facts(after):
-        steps = islice(training_batches(rows, config, 5, PAD, CPU, micro_batches=2, after=after), 30 - after)
+        steps = islice(training_batches(rows, config, 5, PAD, CPU, n_micro_batches=2, after=after), 30 - after)
         return [[(micro_batch.rows.tolist(), drawn) for micro_batch, drawn in micro_batches] for micro_batches in steps]
 
     assert facts(after) == facts(0)[after:]
@@ -121,7 +121,7 @@ def test_a_step_has_the_same_rows_in_the_same_order_for_any_number_of_processes(
     store, config = random_rows(lengths), TrainingConfig(batch_size=batch_size, batching=batching)
 
     def steps(rank, size, micro_batches):
-        of_one = {"micro_batches": micro_batches, "after": after, "processes": Processes(rank, size)}
+        of_one = {"n_micro_batches": micro_batches, "after": after, "processes": Processes(rank, size)}
         return list(islice(training_batches(store, config, 3, PAD, CPU, **of_one), 6))
 
     alone = [step[0] for step in steps(0, 1, 1)]
@@ -152,7 +152,7 @@ def micro_batches_of(rows, config, steps, micro_batches, size):
     """Return all micro-batches of `steps` steps, of all processes."""
     found = []
     for rank in range(size):
-        of_one = {"micro_batches": micro_batches, "processes": Processes(rank=rank, size=size)}
+        of_one = {"n_micro_batches": micro_batches, "processes": Processes(rank=rank, size=size)}
         for step in islice(training_batches(rows, config, 3, PAD, CPU, **of_one), steps):
             found += step
     return found
@@ -216,7 +216,7 @@ def run(model, micro_batches, *, after=0, optimizer=None):
     training = TrainingConfig(steps=STEPS, batch_size=10, learning_rate=0.1)
     optimizer = optimizer or build_optimizer(model, training)
     taken = StepsWithinMemory(
-        lambda done, number: training_batches(rows(), training, 0, 0, CPU, micro_batches=number, after=done),
+        lambda done, number: training_batches(rows(), training, 0, 0, CPU, n_micro_batches=number, after=done),
         micro_batches,
         10,
     )
@@ -228,11 +228,11 @@ def run(model, micro_batches, *, after=0, optimizer=None):
 
 @pytest.mark.parametrize(("room", "number"), [(5, 2), (3, 4), (1, 10)])
 def test_the_curve_equals_that_of_micro_batches_set_by_hand(room, number, capsys):
-    figures, taken, weights = run(Small(room), MicroBatches(1, "a guess", open=True))
-    by_hand, _, expected = run(Small(ROWS), MicroBatches(number, "as set"))
+    figures, taken, weights = run(Small(room), MicroBatchCount(1, "a guess", open=True))
+    by_hand, _, expected = run(Small(ROWS), MicroBatchCount(number, "as set"))
     assert figures == by_hand
     assert torch.equal(weights, expected)
-    assert taken.micro_batches == MicroBatches(number, "memory ran out in step 1", open=True)
+    assert taken.micro_batches == MicroBatchCount(number, "memory ran out in step 1", open=True)
     assert (
         f"continuing with batches in {number} micro-batches (memory ran out in step 1), as training.accumulate={number} would"
         in capsys.readouterr().err
@@ -254,7 +254,7 @@ def test_running_out_of_memory_in_mid_run_does_not_change_earlier_steps():
     model = SmallLater(5, p=0.3)
     training = TrainingConfig(steps=STEPS, batch_size=10, learning_rate=0.1)
     optimizer = build_optimizer(model, training)
-    figures, taken, weights = run(model, MicroBatches(1, "a guess", open=True), optimizer=optimizer)
+    figures, taken, weights = run(model, MicroBatchCount(1, "a guess", open=True), optimizer=optimizer)
     assert taken.micro_batches.reason == "memory ran out in step 5"
     assert model.sizes == [10] * 5 + [5, 5] * 8
 
@@ -265,7 +265,7 @@ def test_running_out_of_memory_in_mid_run_does_not_change_earlier_steps():
         found = []
         torch.manual_seed(7)
         for after, number, last in ((0, 1, 4), (4, 2, STEPS)):
-            batches = training_batches(rows(), training, 0, 0, CPU, micro_batches=number, after=after)
+            batches = training_batches(rows(), training, 0, 0, CPU, n_micro_batches=number, after=after)
             for step in optimize(Learner(again, optimizer, training, COMPUTE), batches, Horizon(STEPS), after=after):
                 found.append(step.numbers())
                 if step.number == last:
@@ -279,7 +279,7 @@ def test_running_out_of_memory_in_mid_run_does_not_change_earlier_steps():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("room", "micro_batches"), [(5, MicroBatches(1, "as set")), (0, MicroBatches(1, "a guess", open=True))]
+    ("room", "micro_batches"), [(5, MicroBatchCount(1, "as set")), (0, MicroBatchCount(1, "a guess", open=True))]
 )
 def test_a_run_ends_if_micro_batches_are_set_or_a_single_row_is_too_much(room, micro_batches):
     with pytest.raises(MemoryTooSmallError, match="too small for step 1, a batch of 10 rows in"):
@@ -294,5 +294,5 @@ def test_an_error_that_fewer_rows_do_not_avoid_is_not_retried():
     model = Small(ROWS)
     optimizer = Full([{"params": list(model.parameters()), "scale": 1.0}])
     with pytest.raises(MemoryTooSmallError, match=r"Choose a smaller model, or a smaller model.max_length\.$"):
-        run(model, MicroBatches(1, "a guess", open=True), optimizer=optimizer)
+        run(model, MicroBatchCount(1, "a guess", open=True), optimizer=optimizer)
     assert model.sizes == [10]

@@ -22,7 +22,7 @@ from encoderlab.system.device import Compute
 from encoderlab.metrics.texts import ClassificationMetrics
 from encoderlab.model.config import ModelConfig, Positions
 from encoderlab.model.heads import EncoderWithHeads, without_weights
-from encoderlab.training.distribution import Sharded, distribute
+from encoderlab.training.distribution import ShardedModel, distribute
 from encoderlab.training.config import Sharding, TrainingConfig
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.loop import Horizon
@@ -46,14 +46,14 @@ def batch(rank):
     return Batch(ids, ids * 0, None, torch.tensor([rank]), ids[0, :0], torch.tensor([rank]), None, 6)
 
 original = model(0)
-pieces = Sharded(original, processes, torch.device("cpu"))
+pieces = ShardedModel(original, processes, torch.device("cpu"))
 assert original.has_weights == processes.is_main, "the others never hold the whole model"
 initial = pieces.weights()
 assert all(torch.equal(weight, initial[name]) for name, weight in original.state_dict().items() if processes.is_main)
 scores = evaluate(pieces.model, [batch(processes.rank)], ClassificationMetrics(["a", "b", "c"]), compute, processes)
 assert scores.n == 2
 optimizer = build_optimizer(pieces.model, settings)
-learner = Learner(pieces.stepped, optimizer, settings, compute, processes=processes)
+learner = Learner(pieces.for_forward, optimizer, settings, compute, processes=processes)
 steps = list(optimize(learner, [[batch(processes.rank)]] * 2, Horizon(2)))
 assert steps[-1].totals.examples == 2
 weights, gathered = pieces.weights(), pieces.optimizer_state(optimizer)
@@ -62,12 +62,12 @@ assert weights.keys() == (original.state_dict().keys() if processes.is_main else
 assert len(state["state"]) == len(list(original.parameters()))
 assert all(kept["exp_avg"].shape == weight.shape for kept, weight in zip(
     state["state"].values(), [weight for group in build_optimizer(original, settings).param_groups for weight in group["params"]]))
-again = Sharded(model(1), processes, torch.device("cpu"))
+again = ShardedModel(model(1), processes, torch.device("cpu"))
 other = build_optimizer(again.model, settings)
 again.load(weights)
 again.load_optimizer_state(other, copy.deepcopy(state))  # the counts of steps are handed on as they are
 for run, its in ((pieces, optimizer), (again, other)):
-    list(optimize(Learner(run.stepped, its, settings, compute, processes=processes), [[batch(processes.rank)]], Horizon(3), after=2))
+    list(optimize(Learner(run.for_forward, its, settings, compute, processes=processes), [[batch(processes.rank)]], Horizon(3), after=2))
     run.finish()
 scores = evaluate(original, [batch(processes.rank)], ClassificationMetrics(["a", "b", "c"]), compute, processes)
 assert scores.n == 2 and original.has_weights, "each process can use the finished model"
@@ -86,7 +86,7 @@ for sharding in Sharding:
     model = EncoderWithHeads(ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=8), 50, 0, HeadSizes(sequence_classes=3))
     run = distribute(model, settings, processes, torch.device("cpu"))
     optimizer, modes = build_optimizer(run.model, settings), []
-    learner = Learner(run.stepped, optimizer, settings, compute, processes=processes)
+    learner = Learner(run.for_forward, optimizer, settings, compute, processes=processes)
     for step in optimize(learner, [[batch]] * 3, Horizon(3)):
         modes.append({module.training for module in run.model.modules()})
         evaluate(run.model, [batch], ClassificationMetrics(["a", "b", "c"]), compute, processes)

@@ -139,9 +139,9 @@ def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
     else:
         command, *settings = arguments
         if processes.size > 1 and (command not in ACROSS_PROCESSES or {"-m", "--multirun"} & {*settings}):
-            wrong = f"torchrun starts {processes.size} processes of one run, which this line is not"
+            problem = f"torchrun starts {processes.size} processes of one run, which this line is not"
             allowed = f"one of {', '.join(ACROSS_PROCESSES)}, without -m"
-            raise SettingError(wrong, allowed=allowed, remedy="Start it without torchrun")
+            raise SettingError(problem, allowed=allowed, remedy="Start it without torchrun")
         resumes = any(argument.startswith("resume=") for argument in settings)
         if processes.restarted and command in TRAINING_COMMANDS and not resumes:
             settings.append("resume=auto")
@@ -160,8 +160,8 @@ def _complete(arguments: Sequence[str]) -> None:
 
     wishes = [word for word in arguments if word.partition("=")[0] in ("install", "uninstall", "query")]
     if len(wishes) != 1:
-        wrong = f"{' '.join(arguments)} does not say what to complete"
-        raise SettingError(wrong, allowed=f"{PROGRAM} -sc install=bash, or uninstall=bash")
+        problem = f"{' '.join(arguments)} does not say what to complete"
+        raise SettingError(problem, allowed=f"{PROGRAM} -sc install=bash, or uninstall=bash")
     command = "train"  # any: the functions are the same for all
     if wishes[0].startswith("query="):
         typed = os.environ.get(COMPLETED_LINE, "").split(" ")[1:]
@@ -193,9 +193,16 @@ def _groups_to_list(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
 
 def _run_with_hydra(command: str, arguments: list[str], processes: Processes) -> None:
     from encoderlab.config.commands import COMMAND_CONFIGS
-    from encoderlab.config.composing import MissingSettingError, composed, explained, read_line, run_hydra, typed
+    from encoderlab.config.composing import (
+        MissingSettingError,
+        composed,
+        errors_explained,
+        parse_command_line,
+        run_hydra,
+        to_settings,
+    )
 
-    line = read_line(command, arguments)
+    line = parse_command_line(command, arguments)
     if command == "finetune" and not line.shows_config and not line.names_data():
         if line.sweep is None:
             composed(line)  # any other mistake comes first
@@ -213,8 +220,8 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
 
     def job(config: DictConfig) -> None:
         try:
-            with explained(command):
-                settings = typed(config, COMMAND_CONFIGS[command])
+            with errors_explained(command):
+                settings = to_settings(config, COMMAND_CONFIGS[command])
             call(settings, line.overrides)
         except Exception as error:  # raised below: Hydra would add a line of its own
             errors.append(error)

@@ -24,8 +24,8 @@ def attention(config: AttentionConfig) -> Run:
     model = open_model(config)
     examples = selected_examples(config, model)
     if model.network.separates_pairs:
-        wrong = "This model reads the texts of a pair separately (model.pairs=separate), and a map shows one sequence"
-        raise SettingError(wrong, remedy="Train with model.pairs=joint, or use encoderlab explain")
+        problem = "This model reads the texts of a pair separately (model.pairs=separate), and a map shows one sequence"
+        raise SettingError(problem, remedy="Train with model.pairs=joint, or use encoderlab explain")
     with Run.new(config.run_dir, "attention", model.name) as run:
         record_start(run, "attention", config, model.compute)
         for name, example in examples.items():

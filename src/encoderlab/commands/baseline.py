@@ -11,7 +11,7 @@ from encoderlab.metrics import scores_of_predictions
 from encoderlab.reports.baselines import show_baselines
 from encoderlab.reports.blocks import json_safe
 from encoderlab.runs.frozen import frozen_vectors
-from encoderlab.system.device import choose_compute
+from encoderlab.system.device import set_up_compute
 
 SEED = 0  # of the bootstrap
 
@@ -31,8 +31,8 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
     holds_words = data.split("train").holds_words
     if holds_words != task.of_words:
         held, other = ("labelled words", "tagging") if holds_words else ("labelled texts", "classification")
-        wrong = f"This dataset holds {held}, which do not suit task={task.name}"
-        raise DataError(wrong, remedy=f"Use task={other}")
+        problem = f"This dataset holds {held}, which do not suit task={task.name}"
+        raise DataError(problem, remedy=f"Use task={other}")
     split = config.split or data.scored_splits()[-1]
     rows = data.split(split)
     if not len(rows) or not data.is_labelled(split):
@@ -44,7 +44,7 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
     main_score = settled.main_score_of(data.labels)
 
     # Fit and score each baseline.
-    frozen = frozen_vectors(data.split("train"), config.tokenizer, choose_compute())
+    frozen = frozen_vectors(data.split("train"), config.tokenizer, set_up_compute())
     targets = targets_of(rows, len(data.labels))
     names = data.labels
     by_name: dict[str, Any] = {}

@@ -23,8 +23,8 @@ def embed(config: EmbedConfig) -> None:
     config = replace(config, input=None if config.input == "-" else config.input)
     output = Path(config.output)
     if output.suffix != ".npy" or output.exists():
-        wrong = f"output={config.output} {'already exists' if output.exists() else 'does not end in .npy'}"
-        raise SettingError(wrong, allowed="a new .npy file", remedy="Choose another name")
+        problem = f"output={config.output} {'already exists' if output.exists() else 'does not end in .npy'}"
+        raise SettingError(problem, allowed="a new .npy file", remedy="Choose another name")
     inputs.check_sources(config)
     model = open_model(config)
 
@@ -37,8 +37,8 @@ def embed(config: EmbedConfig) -> None:
         _write_header(array, (0, width))
         for chunk in inputs.in_chunks(examples, total, "embedding"):
             if model.network.separates_pairs and any(example.paired for example in chunk):
-                wrong = "A pair has no single vector: this model reads its texts separately (model.pairs=separate)"
-                raise SettingError(wrong, remedy="Embed a file of first texts and one of second texts")
+                problem = "A pair has no single vector: this model reads its texts separately (model.pairs=separate)"
+                raise SettingError(problem, remedy="Embed a file of first texts and one of second texts")
             rows = model.rows(chunk)
             vectors = model.vectors(rows, config.pooling, normalize=normalize)
             array.write(vectors.astype("<f4", copy=False).data)

@@ -35,11 +35,11 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> Run:
     model = open_model(config, processes)
     model.task.metrics()  # refuses an encoder without a head, before any data is read
     if model.task.heads.teacher_width is not None:
-        wrong = f"{config.run} was distilled from a teacher's vectors, and cannot be scored without the teacher"
-        raise DataError(wrong, remedy="See the scores in its report.json, or finetune it on a task")
+        problem = f"{config.run} was distilled from a teacher's vectors, and cannot be scored without the teacher"
+        raise DataError(problem, remedy="See the scores in its report.json, or finetune it on a task")
     if model.config.task.of_vectors:
-        wrong = f"{config.run} was trained beside the encoder it started from, and cannot be scored without it"
-        raise DataError(wrong, remedy="See the scores in its report.json, or finetune it on a task")
+        problem = f"{config.run} was trained beside the encoder it started from, and cannot be scored without it"
+        raise DataError(problem, remedy="See the scores in its report.json, or finetune it on a task")
     if model.config.task.of_documents:
         return _eval_on_documents(config, model, processes)
 
@@ -167,8 +167,10 @@ def _rows_to_score(config: EvalConfig, model: Model) -> tuple[Data, str]:
         remedy = f"Run encoderlab predict run=... split={split} to write predictions"
         raise DataError(f"split={split} has no labels to score against", remedy=remedy)
     if data.labels != model.labels and not _same_in_other_words(data.labels, model):
-        wrong = f"The dataset's labels are {data.labels}, but the model predicts {model.labels}"
-        raise DataError(wrong, allowed="the model's labels, in the same order (set it with dataset.label_names=[...])")
+        problem = f"The dataset's labels are {data.labels}, but the model predicts {model.labels}"
+        raise DataError(
+            problem, allowed="the model's labels, in the same order (set it with dataset.label_names=[...])"
+        )
     return data, split
 
 
@@ -176,8 +178,8 @@ def _check_unchanged(model: Model, data: Data | Documents, split: str) -> None:
     """Raise DataError if training rows may by now be in the split to score."""
     fingerprints = data.fingerprints()
     if any(fingerprints[name] != model.origin.fingerprints.get(name) for name in {"train", split}):
-        wrong = "The dataset has changed since this model was trained, so training rows may now be in another split"
-        raise DataError(wrong, remedy="To score on new rows, set dataset=files dataset.path=FILE")
+        problem = "The dataset has changed since this model was trained, so training rows may now be in another split"
+        raise DataError(problem, remedy="To score on new rows, set dataset=files dataset.path=FILE")
 
 
 def _same_in_other_words(labels: list[str], model: Model) -> bool:

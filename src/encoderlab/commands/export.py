@@ -41,8 +41,8 @@ def export(config: ExportConfig) -> Path:
     """Write the folder `path`. Raises SettingError if it exists or the format cannot hold the model, and DataError."""
     path = Path(config.path)
     if not config.path or path.exists():
-        wrong = f"path={config.path} already exists" if config.path else "path is empty"
-        raise SettingError(wrong, allowed="a new folder", remedy="Choose another name")
+        problem = f"path={config.path} already exists" if config.path else "path is empty"
+        raise SettingError(problem, allowed="a new folder", remedy="Choose another name")
     if config.license is not None and not LICENSE.fullmatch(config.license):
         raise SettingError(
             f"license={config.license} is not an identifier of a licence",
@@ -57,8 +57,8 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     model = _with_chosen_heads(config, opened)
     task = model.task
     if not task.special_tokens:
-        wrong = "transformers adds [CLS] and [SEP], but the model was trained with task.special_tokens=false"
-        raise SettingError(wrong, remedy="Train with task.special_tokens=true to export")
+        problem = "transformers adds [CLS] and [SEP], but the model was trained with task.special_tokens=false"
+        raise SettingError(problem, remedy="Train with task.special_tokens=true to export")
     extended = _extended(config, opened, model)
     fields, weights = to_huggingface(
         extended.shape,
@@ -117,8 +117,8 @@ def _export_to_web(config: ExportConfig, path: Path) -> Path:
     library = find_library(Path(config.library).expanduser())
     model, extended = _opened_for_onnx(config)
     if model.task.heads.sequence_classes is None:
-        wrong = f"format=web is for tasks on whole texts, but {model.name} labels each word"
-        raise SettingError(wrong, remedy="Use format=int8")
+        problem = f"format=web is for tasks on whole texts, but {model.name} labels each word"
+        raise SettingError(problem, remedy="Use format=int8")
     folder = model_folder(config.run)
     title = trial_of(folder.parent if folder.name == MODEL else folder, model.name).title
     page = render("web.html", title=title, paired=bool(model.origin.paired))
@@ -142,14 +142,14 @@ def _opened_for_onnx(config: ExportConfig) -> tuple[Model, Model]:
     """
     for name in ("onnx", "onnxscript", "onnxruntime"):
         if find_spec(name) is None:
-            wrong = f"format={config.format.name} needs {name}, which is not installed"
-            raise SettingError(wrong, remedy='Run pip install "encoderlab[onnx]"')
+            problem = f"format={config.format.name} needs {name}, which is not installed"
+            raise SettingError(problem, remedy='Run pip install "encoderlab[onnx]"')
     run = OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32)
     opened = open_model(run)
     model = _with_chosen_heads(config, opened)
     if config.format is not ExportFormat.onnx and not predicts(model):
-        wrong = f"{model.name} is an encoder without predictions, by which format={config.format.name} is checked"
-        raise SettingError(wrong, remedy="Use format=onnx")
+        problem = f"{model.name} is an encoder without predictions, by which format={config.format.name} is checked"
+        raise SettingError(problem, remedy="Use format=onnx")
     return model, _extended(config, opened, model)
 
 

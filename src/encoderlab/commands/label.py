@@ -41,8 +41,8 @@ def label(config: LabelConfig) -> None:
     form = format_by_name(str(output), "Set output=FILE.csv")
     _check_labels(config)
     if output.exists() and not journal_of(output).exists():
-        wrong = f"output={output} already exists"
-        raise SettingError(wrong, remedy="Choose another name: nothing that a person wrote is replaced")
+        problem = f"output={output} already exists"
+        raise SettingError(problem, remedy="Choose another name: nothing that a person wrote is replaced")
     if not output.parent.is_dir():
         raise SettingError(f"output={output}: {output.parent} is not a folder", remedy="Choose another folder")
 
@@ -50,8 +50,8 @@ def label(config: LabelConfig) -> None:
         # The texts and their vectors; the labels so far; and the first texts to show.
         _, pool, vectors = open_pool(config)
         if not config.labels and not pool.labels and not journal_of(output).exists():
-            wrong = f"There are no labels: no row of {source} has one in column {pool.file.label_column!r}"
-            raise SettingError(wrong, remedy="Set labels=[NAME,NAME]; further ones can be typed on the page")
+            problem = f"There are no labels: no row of {source} has one in column {pool.file.label_column!r}"
+            raise SettingError(problem, remedy="Set labels=[NAME,NAME]; further ones can be typed on the page")
         with opened_journal(output, source) as journal:
             journal.check_output()
             labelling = Labelling(config, pool, vectors, journal)
@@ -70,9 +70,9 @@ def _check_labels(config: LabelConfig) -> None:
     """Raise SettingError for labels that nobody could choose."""
     for name in config.labels:
         if not _is_label(name):
-            wrong = f"labels has {name!r}"
+            problem = f"labels has {name!r}"
             allowed = f"names of 1 to {MOST_LETTERS} letters on one line"
-            raise SettingError(wrong, allowed=allowed, remedy="Write labels=[billing,delivery]")
+            raise SettingError(problem, allowed=allowed, remedy="Write labels=[billing,delivery]")
     doubled = [name for name in config.labels if config.labels.count(name) > 1]
     if doubled:
         raise SettingError(f"labels has {doubled[0]!r} twice", remedy="Give each label once")
@@ -224,8 +224,8 @@ def page_service(afternoon: _Afternoon) -> Starlette:
         try:
             labelling.answer(content["window"], content["text_id"], None if name is None else name.strip())
         except AnsweredElsewhereError:
-            wrong = "This text was answered in another window, or is no longer in the file; that answer stays."
-            raise HTTPException(409, wrong) from None
+            problem = "This text was answered in another window, or is no longer in the file; that answer stays."
+            raise HTTPException(409, problem) from None
         return await shown(content["window"])
 
     async def undo(request: Request) -> JSONResponse:

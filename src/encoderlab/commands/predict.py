@@ -97,8 +97,10 @@ def _check_settings(config: PredictConfig) -> None:
 def check_certainty(min_probability: float | None, model: Model) -> None:
     """Raise SettingError for `min_probability` if the model does not predict one label per row or word."""
     if min_probability is not None and not model.task.gives_one_label:
-        wrong = "min_probability needs a model with one label per row, and this one predicts numbers or sets of labels"
-        raise SettingError(wrong, remedy="Remove min_probability")
+        problem = (
+            "min_probability needs a model with one label per row, and this one predicts numbers or sets of labels"
+        )
+        raise SettingError(problem, remedy="Remove min_probability")
 
 
 def _examples(config: PredictConfig, model: Model) -> tuple[Iterable[Example], int | None]:

@@ -74,8 +74,8 @@ def open_pool(config: PoolConfig) -> tuple[Model, Pool, np.ndarray]:
     pool = read_pool(config, model)
     unknown = share_unknown(model, pool.split)
     if unknown > MOST_UNKNOWN:
-        wrong = f"{config.run} does not know {unknown:.0%} of the tokens in {config.input}"
-        raise DataError(wrong, remedy="Set run=... to an encoder for texts of this kind")
+        problem = f"{config.run} does not know {unknown:.0%} of the tokens in {config.input}"
+        raise DataError(problem, remedy="Set run=... to an encoder for texts of this kind")
     if model.config.task.one_class_per_text:
         model.check_paired(pool.split.paired)
     return model, pool, vectors_of(model, pool.split, config.cache)
@@ -87,9 +87,9 @@ def _check_model(model: Model, run: str) -> None:
     predicts_labels = heads.sequence_classes is not None or heads.token_classes is not None
     is_encoder = heads.vocabulary or not predicts_labels
     if not is_encoder and not model.config.task.one_class_per_text:
-        wrong = f"run={run} does not give each text one label"
+        problem = f"run={run} does not give each text one label"
         allowed = "a run of task=classification, or an encoder such as mini-en"
-        raise SettingError(wrong, allowed=allowed, remedy="Remove run")
+        raise SettingError(problem, allowed=allowed, remedy="Remove run")
 
 
 def _probabilities(model: Model, pool: Pool, vectors: np.ndarray) -> Probabilities | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from encoderlab.config.commands import RunConfig
 from encoderlab.runs.finish import finish
 from encoderlab.runs.fit import dry_run
-from encoderlab.runs.head_alone import fit_best
+from encoderlab.runs.fit_best import fit_best
 from encoderlab.runs.prepare import prepare
 from encoderlab.runs.resume import folds_of
 from encoderlab.runs.run import Run
@@ -37,17 +37,17 @@ def run_training(config: RunConfig, command: str, processes: Processes) -> Run |
         return cross_validate(replace(config, folds=folds), command, processes, run_training)
 
     # Read the data and the weights to start from, decide every open setting, build the model and the rows it reads.
-    training = prepare(config, command, processes)
+    prepared = prepare(config, command, processes)
     if config.dry_run:
-        dry_run(training.model, training.rows, training.micro_batches, command)
+        dry_run(prepared.model, prepared.rows, prepared.micro_batches, command)
         return None
 
     # From here on there is a run folder. It is complete when it has a report.
-    with training.open_run() as run:
-        training.announce(run)
-        result = fit_best(training.model, training.rows, run, training.micro_batches, training.head_alone)
-        model, scores = score(training.model, training.rows)
+    with prepared.open_run() as run:
+        prepared.announce(run)
+        result = fit_best(prepared.model, prepared.rows, run, prepared.micro_batches, prepared.head_alone)
+        model, scores = score(prepared.model, prepared.rows)
         processes.leave()
         if processes.is_main:
-            finish(run, training, model, scores, result)
+            finish(run, prepared, model, scores, result)
     return run

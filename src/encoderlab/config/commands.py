@@ -89,19 +89,19 @@ class RunConfig(CommandConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.folds is not None and not self.has_folds:
-            wrong = f"folds={self.folds} does not work with pretraining, which has no labels, or with distillation, "
-            wrong += "whose teacher may have seen the rows of every fold"
-            raise SettingError(wrong, remedy="Remove folds, or use encoderlab train or finetune")
+        if self.folds is not None and not self.supports_folds:
+            problem = f"folds={self.folds} does not work with pretraining, which has no labels, or with distillation, "
+            problem += "whose teacher may have seen the rows of every fold"
+            raise SettingError(problem, remedy="Remove folds, or use encoderlab train or finetune")
         if self.folds is not None and self.dataset.fold is not None:
-            wrong = f"folds={self.folds} runs every fold, but dataset.fold={self.dataset.fold} selects one"
-            raise SettingError(wrong, remedy="Remove dataset.fold")
+            problem = f"folds={self.folds} runs every fold, but dataset.fold={self.dataset.fold} selects one"
+            raise SettingError(problem, remedy="Remove dataset.fold")
         if self.dry_run and self.resume is not None:
-            wrong = f"dry_run=true estimates a new run, but resume={self.resume} continues an existing one"
-            raise SettingError(wrong, remedy="Remove resume or dry_run")
+            problem = f"dry_run=true estimates a new run, but resume={self.resume} continues an existing one"
+            raise SettingError(problem, remedy="Remove resume or dry_run")
 
     @property
-    def has_folds(self) -> bool:
+    def supports_folds(self) -> bool:
         """Return whether each part of the training rows can be tested by a run that has not read it."""
         return True
 
@@ -124,7 +124,7 @@ class PretrainConfig(RunConfig):
     init_from: str | None = setting(None, "Encoder to start from, as in finetune; null: from scratch.")
 
     @property
-    def has_folds(self) -> bool:
+    def supports_folds(self) -> bool:
         return False
 
 
@@ -156,7 +156,7 @@ class DistillConfig(RunConfig):
     unlabelled: str | None = setting(None, "On a task: a file of further, unlabelled texts for the teacher to label.")
 
     @property
-    def has_folds(self) -> bool:
+    def supports_folds(self) -> bool:
         return False
 
 

@@ -90,13 +90,13 @@ class CommandLine:
         return [_renamed(override, names) for override in self.overrides]
 
 
-def read_line(command: str, arguments: Sequence[str]) -> CommandLine:
+def parse_command_line(command: str, arguments: Sequence[str]) -> CommandLine:
     """Return the arguments of a command, with flags and settings separated and texts quoted for Hydra's grammar.
 
     Registers the schemas that they may select. Raises SettingError for what Hydra would misread, accept or explain
     badly.
     """
-    with explained(command):
+    with errors_explained(command):
         # Hydra's flags may stand anywhere; all other arguments are settings.
         options, unknown = _parser(command).parse_known_intermixed_args(list(arguments))
         if unknown:
@@ -105,8 +105,8 @@ def read_line(command: str, arguments: Sequence[str]) -> CommandLine:
             hint = f"Write settings without dashes: {name}=VALUE. Flags are {' '.join(known)}"
             raise SettingError(f"Unknown flag {unknown[0]}", remedy=hint)
         if options.config_path is not None:
-            wrong = f"--config-path={options.config_path} would replace the configs that every command needs"
-            raise SettingError(wrong, remedy="Name the folder of your own configs with --config-dir")
+            problem = f"--config-path={options.config_path} would replace the configs that every command needs"
+            raise SettingError(problem, remedy="Name the folder of your own configs with --config-dir")
         flags = []
         rest = list(options.overrides)
         for argument in arguments:
@@ -119,7 +119,7 @@ def read_line(command: str, arguments: Sequence[str]) -> CommandLine:
         overrides = list(map(_quoted, _with_names(command, options.overrides)))
         names = {override.partition("=")[0] for override in overrides if override != "resume=auto"}
         if command in LABELLED_BY_DEFAULT and OWN_DATA & {*overrides} and not names & {"task", "experiment", "resume"}:
-            overrides.append("task=classification")  # the default task would only lend own data its name
+            overrides.append("task=classification")  # the default task, on own data, would be this one by another name
 
         # The settings of a sweep are ours, and no part of a job's config.
         of_sweep = [override for override in overrides if override.partition("=")[0] in names_of(SweepConfig)]
@@ -153,7 +153,7 @@ def run_hydra(line: CommandLine, job: Callable[[DictConfig], Any], program: str 
     register_schemas(line.command)
     sys.argv = [program or f"encoderlab {line.command}", *line.for_hydra(), *line.flags]  # Hydra reads it
     try:
-        with explained(line.command):
+        with errors_explained(line.command):
             hydra.main(config_path=str(config_folder()), config_name=line.command, version_base="1.3")(job)()
     finally:
         sys.argv = before
@@ -162,10 +162,10 @@ def run_hydra(line: CommandLine, job: Callable[[DictConfig], Any], program: str 
 def composed(line: CommandLine) -> Any:
     """Return the settings of a command line, by Hydra's compose API. Raises SettingError."""
     own = [f"hydra.searchpath=[{quote(f'file://{Path(line.config_dir).resolve()}')}]"] if line.config_dir else []
-    with explained(line.command):
+    with errors_explained(line.command):
         with hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
             config = hydra.compose(line.command, [*line.for_hydra(), *own])
-        return typed(config, COMMAND_CONFIGS[line.command])
+        return to_settings(config, COMMAND_CONFIGS[line.command])
 
 
 def _parser(command: str) -> Any:
@@ -201,8 +201,10 @@ def _with_names(command: str, arguments: list[str]) -> list[str]:
         is_file = Path(path).is_file()
         if is_file and "input" in settings:
             name = "input"
+        elif "run" in settings and not (is_file and "dataset" in settings):
+            name = "run"
         else:
-            name = "run" if "run" in settings and not (is_file and "dataset" in settings) else "dataset.path"
+            name = "dataset.path"
         if name in meant:
             raise SettingError(f"{path} and {meant[name]} are both {name}", remedy=f"Give one, as {name}=...")
         meant[name] = path
@@ -298,7 +300,7 @@ def _groups_over_experiment(line: CommandLine) -> dict[str, str]:
     return trimmed
 
 
-def as_typed(overrides: Sequence[str], trimmed: Mapping[str, str]) -> list[str]:
+def as_entered(overrides: Sequence[str], trimmed: Mapping[str, str]) -> list[str]:
     """Return the settings of one job, as Hydra lists them, with the experiments' own names."""
     return [_renamed(override, trimmed) for override in overrides]
 
@@ -311,7 +313,7 @@ def _renamed(override: str, names: Mapping[str, str]) -> str:
     return f"experiment={','.join(names.get(name, name) for name in value.split(','))}"
 
 
-def typed(config: DictConfig, schema: type[Typed]) -> Typed:
+def to_settings(config: DictConfig, schema: type[Typed]) -> Typed:
     """Return the config as an instance of `schema`, with every range checked.
 
     Raises SettingError for a key the schema lacks (Hydra accepts `+model.n_layer=2`), for a required setting that is
@@ -374,7 +376,7 @@ def settings_from_dict(plain: dict[str, Any], schema: type[Typed]) -> Typed:
         if name not in names_of(schema):
             raise unknown_setting(name, names_of(schema))
         config[name] = value
-    return typed(config, schema)
+    return to_settings(config, schema)
 
 
 def _literal(value: Any) -> Any:
@@ -387,7 +389,7 @@ def _literal(value: Any) -> Any:
 
 
 @contextmanager
-def explained(command: str) -> Iterator[None]:
+def errors_explained(command: str) -> Iterator[None]:
     """Raise any error of the enclosed reading of a command line as a one-line SettingError.
 
     Besides errors of their own, Hydra and OmegaConf raise plain ones of many kinds for input they cannot read.
@@ -399,8 +401,8 @@ def explained(command: str) -> Iterator[None]:
     except (HydraException, errors.OmegaConfBaseException) as error:
         raise _explain(error, command) from None
     except Exception as error:
-        wrong = f"The command line or a config file cannot be read: {str(error) or type(error).__name__}"
-        raise SettingError(wrong, remedy=f"See encoderlab {command} --help") from None
+        problem = f"The command line or a config file cannot be read: {str(error) or type(error).__name__}"
+        raise SettingError(problem, remedy=f"See encoderlab {command} --help") from None
 
 
 def _explain(error: HydraException | errors.OmegaConfBaseException, command: str) -> SettingError:
@@ -416,8 +418,8 @@ def _explain(error: HydraException | errors.OmegaConfBaseException, command: str
     foreign = re.search(r"In '(\w+)/(\w+)': Could not override '(\w+)'", str(cause))
     if foreign is not None:
         group, option, brought = foreign.groups()
-        wrong = f"{group}={option} sets {brought}, which encoderlab {command} does not have"
-        return SettingError(wrong, remedy=f"Choose another {group}: encoderlab list {group}")
+        problem = f"{group}={option} sets {brought}, which encoderlab {command} does not have"
+        return SettingError(problem, remedy=f"Choose another {group}: encoderlab list {group}")
     return SettingError(" ".join(str(cause).split()), remedy=f"See encoderlab {command} --help")
 
 
@@ -425,35 +427,35 @@ def _missing_option(error: MissingConfigException) -> SettingError:
     """Return the error for an unknown option of a config group, such as `task=sts2`."""
     group, _, name = (error.missing_cfg_file or "").rpartition("/")
     options = [option for option in error.options or [] if not option.endswith("_schema")]
-    wrong = f"There is no config named {name} in the group {group}"
+    problem = f"There is no config named {name} in the group {group}"
     near = closest(name, options)
     remedy = f"Did you mean {group}={near}?" if near else "encoderlab list describes each"
     if not group:
-        wrong = f"There is no config named {name or repr(name)}"
+        problem = f"There is no config named {name or repr(name)}"
         remedy = "Remove --config-name; choose a recipe with experiment=NAME, also of your own, with --config-dir"
     elif not name:
-        wrong = f"{group}= names no config"
+        problem = f"{group}= names no config"
         remedy = f"Set {group}=NAME"
     elif group.startswith("dataset") and Path(name).suffix:
         path = f"{group}/{name}".removeprefix("dataset/")
-        wrong = f"There is no dataset named {path}"
+        problem = f"There is no dataset named {path}"
         options = []
         remedy = f"For a file of your own, set dataset=files dataset.path={path}"
     elif (group, name) == ("dataset", "pretraining"):
-        wrong = "task=pretraining has no labels to learn"
+        problem = "task=pretraining has no labels to learn"
         options = []
         remedy = "Run encoderlab pretrain"
     elif group == "dataset" and ("task", name) in SCHEMAS:
-        wrong = f"task={name} has no data of its own"
+        problem = f"task={name} has no data of its own"
         remedy = "Set dataset=files dataset.path=... or dataset=hub dataset.path=..."
     elif (group, name) == ("hydra/sweeper", "optuna"):
-        wrong = f"{group}={name} is not supported"
+        problem = f"{group}={name} is not supported"
         options = []
         remedy = "Add trials=N to search with Optuna"
     elif group == "hydra/launcher" and not options:
-        wrong = f"hydra/launcher needs {name}"
+        problem = f"hydra/launcher needs {name}"
         remedy = "Run pip install 'encoderlab[parallel]' or 'encoderlab[slurm]'"
-    return SettingError(wrong, allowed=", ".join(options), remedy=remedy)
+    return SettingError(problem, allowed=", ".join(options), remedy=remedy)
 
 
 def _unknown_key(error: errors.OmegaConfBaseException) -> SettingError:
@@ -501,5 +503,5 @@ def _bad_value(error: errors.ValidationError) -> SettingError:
     declared = getattr(error.object_type, "__dataclass_fields__", {})
     name = key.rpartition(".")[2]
     metadata = declared[name].metadata if name in declared else {}
-    wrong = f"{key}={error.value}: {str(error.msg).partition(chr(10))[0]}"
-    return SettingError(wrong, allowed=allowed_range(metadata), remedy=metadata.get("help", ""))
+    problem = f"{key}={error.value}: {str(error.msg).partition(chr(10))[0]}"
+    return SettingError(problem, allowed=allowed_range(metadata), remedy=metadata.get("help", ""))

@@ -117,10 +117,10 @@ class GeneratedDataset(DatasetConfig):
             seen.update(new)
             in_vain = 0 if new else in_vain + _BATCH
         if len(texts) < count:
-            wrong = f"There are not enough {what} for dataset.{split}_rows={self.rows_of(split)}: it needs {count:,}"
+            problem = f"There are not enough {what} for dataset.{split}_rows={self.rows_of(split)}: it needs {count:,}"
             allowed = f"at most {len(texts):,} besides those of the other splits"
             remedy = f"Set a smaller dataset.{split}_rows, or make sequences longer (dataset.pairs, dataset.length)"
-            raise SettingError(wrong, allowed=allowed, remedy=remedy)
+            raise SettingError(problem, allowed=allowed, remedy=remedy)
         return texts
 
 

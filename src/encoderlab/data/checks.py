@@ -31,8 +31,8 @@ def checked(batch: dict[str, pa.Array], columns: Columns, where: Where) -> tuple
         try:
             array.validate(full=True)  # parquet files claim that their strings are UTF-8, and no reader checks
         except pa.ArrowInvalid as error:
-            wrong = f"{where(0)} or a row after it has invalid text in column {name!r}: {error}"
-            raise DataError(wrong, allowed="text in UTF-8") from error
+            problem = f"{where(0)} or a row after it has invalid text in column {name!r}: {error}"
+            raise DataError(problem, allowed="text in UTF-8") from error
         is_label = setting.startswith("label")
         arrays[setting] = _labels(array, name, where) if is_label else _texts(array, name, where, columns)
         if not columns.documents:
@@ -71,8 +71,8 @@ def missing(array: pa.Array | pa.ChunkedArray) -> np.ndarray:
 def refuse_long(n_bytes: int, place: str, name: str) -> None:
     """Raise DataError if a cell is longer than any text that a model could read."""
     if n_bytes > LONGEST_TEXT:
-        wrong = f"{place} has a text of {n_bytes:,} bytes in column {name!r}"
-        raise DataError(wrong, allowed=f"{LONGEST_TEXT:,} bytes", remedy="Divide it into several rows")
+        problem = f"{place} has a text of {n_bytes:,} bytes in column {name!r}"
+        raise DataError(problem, allowed=f"{LONGEST_TEXT:,} bytes", remedy="Divide it into several rows")
 
 
 def _where_among(rows: np.ndarray, where: Where) -> Where:
@@ -88,8 +88,8 @@ def _texts(array: pa.Array, name: str, where: Where, columns: Columns) -> pa.Arr
         kind = pa.string()
         array = array.cast(kind)
     if not (types.is_string(kind) or types.is_large_string(kind)):
-        wrong = f"Column {name!r} holds {array.type}, not text ({where(0)})"
-        raise DataError(wrong, remedy=f"Choose another with {setting}=COLUMN")
+        problem = f"Column {name!r} holds {array.type}, not text ({where(0)})"
+        raise DataError(problem, remedy=f"Choose another with {setting}=COLUMN")
     for_training = columns.setting.startswith("dataset.")
     if not for_training and not is_list(array):
         array = array.fill_null("")  # as an empty cell of csv, for which nothing is predicted
@@ -98,8 +98,8 @@ def _texts(array: pa.Array, name: str, where: Where, columns: Columns) -> pa.Arr
     has_null_words = is_list(array) and flat(array).null_count
     lacking = missing(array) if has_null_words else np.asarray(array.is_null())
     if lacking.any() and not columns.drop:
-        wrong = f"{where(int(lacking.argmax()))} has no value in column {name!r}"
-        raise DataError(wrong, remedy='Write an empty text as ""')
+        problem = f"{where(int(lacking.argmax()))} has no value in column {name!r}"
+        raise DataError(problem, remedy='Write an empty text as ""')
     return array
 
 
@@ -146,17 +146,17 @@ def _refuse_shapes(arrays: dict[str, pa.Array], columns: Columns, where: Where) 
     if columns.target != "label" or label is None:
         return
     if is_list(label) != words:
-        wrong = f"The {'texts' if words else 'labels'} are lists, and the {'labels' if words else 'texts'} are not"
+        problem = f"The {'texts' if words else 'labels'} are lists, and the {'labels' if words else 'texts'} are not"
         remedy = "Use task=multilabel for several labels of a text"
-        raise DataError(f"{wrong} ({where(0)})", allowed="one label per text or word", remedy=remedy)
+        raise DataError(f"{problem} ({where(0)})", allowed="one label per text or word", remedy=remedy)
     if words:
         n_words = pc.list_value_length(arrays["text"])
         n_labels = pc.list_value_length(label)
         uneven = np.asarray(pc.not_equal(n_words, n_labels).fill_null(False))
         if uneven.any():
             row = int(uneven.argmax())
-            wrong = f"{where(row)} has {n_words[row]} words and {n_labels[row]} labels"
-            raise DataError(wrong, allowed="one label for each word")
+            problem = f"{where(row)} has {n_words[row]} words and {n_labels[row]} labels"
+            raise DataError(problem, allowed="one label for each word")
 
 
 def _indicated(columns: dict[str, pa.Array], where: Where) -> pa.Array:

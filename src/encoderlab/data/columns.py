@@ -134,8 +134,8 @@ def concatenated(parts: Sequence[RawRows]) -> RawRows:
         texts = [table.cast(pa.schema(map(as_text, table.schema))) for table in tables]
         return RawRows(pa.concat_tables(texts, promote_options="permissive"), where)
     except pa.ArrowException as error:
-        wrong = f"{parts[0].where(0)} and the other files cannot be combined: {error}"
-        raise DataError(wrong, remedy="Give a column the same type in every file") from error
+        problem = f"{parts[0].where(0)} and the other files cannot be combined: {error}"
+        raise DataError(problem, remedy="Give a column the same type in every file") from error
 
 
 def is_list(column: pa.Array | pa.ChunkedArray) -> bool:
@@ -324,9 +324,9 @@ def _only(names: Sequence[str], setting: str, candidates: Mapping[str, Cells], w
     """Return the only name. Raises DataError, with the candidates and their numbers of values, if there are others."""
     if len(names) == 1:
         return names[0]
-    wrong = f"{where} does not show which column holds the {'label' if 'label' in setting else 'text'}s"
+    problem = f"{where} does not show which column holds the {'label' if 'label' in setting else 'text'}s"
     choice = f"Set {shlex.quote(setting + '=' + [*names, 'COLUMN'][0])}"
-    raise DataError(wrong, allowed=described(candidates), remedy=f"{choice}. {remedy}" if remedy else choice)
+    raise DataError(problem, allowed=described(candidates), remedy=f"{choice}. {remedy}" if remedy else choice)
 
 
 def _with_known_names(columns: Iterable[str], known: str) -> list[str]:

@@ -88,8 +88,10 @@ class Data:
         if 0 < unknown < rows and self.may_lack_labels:
             return True
         if 0 < unknown < rows:
-            wrong = f"{unknown} of {rows} rows of the split {name} have no label"
-            raise DataError(wrong, allowed="a label in every row, or in none", remedy="Remove the rows without a label")
+            problem = f"{unknown} of {rows} rows of the split {name} have no label"
+            raise DataError(
+                problem, allowed="a label in every row, or in none", remedy="Remove the rows without a label"
+            )
         return unknown == 0 and rows > 0
 
     def check_training_labels(self) -> None:
@@ -102,8 +104,8 @@ class Data:
         if train.numbers is not None:
             different = {train.numbers["min"], train.numbers["max"]}
         if len(different) < 2:
-            wrong = f"All training rows have the label {different.pop()!r}"
-            raise DataError(wrong, allowed="at least two labels or numbers", remedy="Check dataset.label")
+            problem = f"All training rows have the label {different.pop()!r}"
+            raise DataError(problem, allowed="at least two labels or numbers", remedy="Check dataset.label")
 
     def description(self) -> dict[str, Any]:
         """Return what environment.json records about the data."""

@@ -70,11 +70,11 @@ class DatasetConfig(ABC):
         """
         _refuse_unwritable(cache_dir)
         if self.is_stream:
-            wrong = "dataset.streaming=true gives documents for pretraining, not rows"
-            raise DataError(wrong, remedy="Set dataset.streaming=false")
+            problem = "dataset.streaming=true gives documents for pretraining, not rows"
+            raise DataError(problem, remedy="Set dataset.streaming=false")
         if target not in self.targets:
-            wrong = f"dataset={self.option} has one label in each row, but the task needs a {target}"
-            raise DataError(wrong, allowed="dataset=files, dataset=hub", remedy="Use task=classification")
+            problem = f"dataset={self.option} has one label in each row, but the task needs a {target}"
+            raise DataError(problem, allowed="dataset=files, dataset=hub", remedy="Use task=classification")
         splits = self.limited(self.read(cache_dir, target))
         # ColumnDataset.build_splits has already made the fold, before it held out validation rows.
         if self.fold is not None and splits.folded is None:
@@ -137,11 +137,11 @@ class DatasetConfig(ABC):
         _refuse_unwritable(cache_dir)
         if self.fold is not None or self.train_share != 1:
             name = "train_share" if self.fold is None else "fold"
-            wrong = f"dataset.{name} divides labelled rows, but these are documents"
-            raise SettingError(wrong, remedy=f"Remove dataset.{name}")
+            problem = f"dataset.{name} divides labelled rows, but these are documents"
+            raise SettingError(problem, remedy=f"Remove dataset.{name}")
         if self.is_stream and self.limit is not None:
-            wrong = f"dataset.limit={self.limit} does not apply to dataset.streaming=true, which has no end"
-            raise SettingError(wrong, remedy="Remove dataset.limit and set training.steps")
+            problem = f"dataset.limit={self.limit} does not apply to dataset.streaming=true, which has no end"
+            raise SettingError(problem, remedy="Remove dataset.limit and set training.steps")
         return self.read_documents(cache_dir)
 
     @abstractmethod
@@ -216,11 +216,11 @@ class ColumnDataset(DatasetConfig):
         if len(set(named)) < len(named):  # a model would read the labels
             raise SettingError(f"The columns {', '.join(named)} (dataset.text, text_pair, label) are not all different")
         if sum(self.held_out.values()) >= 1:
-            wrong = "dataset.validation_fraction and dataset.test_fraction leave no training rows"
-            raise SettingError(wrong, allowed="a sum below 1")
+            problem = "dataset.validation_fraction and dataset.test_fraction leave no training rows"
+            raise SettingError(problem, allowed="a sum below 1")
         if self.fold is not None and self.test_fraction:
-            wrong = f"dataset.test_fraction={self.test_fraction:g} takes test rows, but every fold is tested anyway"
-            raise SettingError(wrong, remedy="Remove dataset.test_fraction")
+            problem = f"dataset.test_fraction={self.test_fraction:g} takes test rows, but every fold is tested anyway"
+            raise SettingError(problem, remedy="Remove dataset.test_fraction")
         if self.label_names is not None:
             self.label_names = _label_names(self.label_names)
 
@@ -332,8 +332,8 @@ class ColumnDataset(DatasetConfig):
         if split.carried is not None:
             columns |= {column: (split.carried, column) for column in split.carried.column_names}
         if self.group not in columns:
-            wrong = f"There is no column {self.group!r} to group by (dataset.group)"
-            raise DataError(wrong, allowed=", ".join(map(str, columns)))
+            problem = f"There is no column {self.group!r} to group by (dataset.group)"
+            raise DataError(problem, allowed=", ".join(map(str, columns)))
         rows, name = columns[self.group]
         values = rows.select_columns([name]).with_format("arrow")[:][name].to_pylist()
         return [tuple(value) if isinstance(value, list) else value for value in values]
@@ -349,8 +349,8 @@ def _refuse_unwritable(cache_dir: Path) -> None:
         cache_dir.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=cache_dir).close()
     except OSError as error:
-        wrong = f"cache_dir={cache_dir} is not a writable folder ({error.strerror})"
-        raise DataError(wrong, remedy="Set cache_dir or ENCODERLAB_CACHE to one") from error
+        problem = f"cache_dir={cache_dir} is not a writable folder ({error.strerror})"
+        raise DataError(problem, remedy="Set cache_dir or ENCODERLAB_CACHE to one") from error
 
 
 def _label_names(value: Any) -> list[str] | dict[str, str]:

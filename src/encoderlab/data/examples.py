@@ -236,8 +236,8 @@ def stored(batches: Iterable[pa.RecordBatch], folder: Path | None) -> pa.Table:
             file.flush()
             mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
-        wrong = f"The cache folder {folder} cannot hold the rows: {error.strerror or error}"
-        raise DataError(wrong, remedy="Free some space there, or set cache_dir to another folder") from error
+        problem = f"The cache folder {folder} cannot hold the rows: {error.strerror or error}"
+        raise DataError(problem, remedy="Free some space there, or set cache_dir to another folder") from error
     _mappings.add(mapping)
     return pa.ipc.open_stream(pa.py_buffer(mapping)).read_all()
 

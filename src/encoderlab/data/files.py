@@ -214,11 +214,11 @@ class FilesDataset(ColumnDataset, StreamSettings):
             raise error
         sheet = next(iter(by_sheet), sheets[0])
         if by_sheet:
-            wrong = f"{path} has texts and labels in several sheets"
-            raise DataError(wrong, allowed=quoted(by_sheet), remedy=f"Set dataset.sheet={sheet!r}")
-        wrong = f"{path} does not show which sheet and which columns to read"
+            problem = f"{path} has texts and labels in several sheets"
+            raise DataError(problem, allowed=quoted(by_sheet), remedy=f"Set dataset.sheet={sheet!r}")
+        problem = f"{path} does not show which sheet and which columns to read"
         remedy = f"Set dataset.sheet={sheet!r} dataset.text=COLUMN dataset.label=COLUMN"
-        raise DataError(wrong, allowed="; ".join(descriptions), remedy=remedy)
+        raise DataError(problem, allowed="; ".join(descriptions), remedy=remedy)
 
     def _guesses(self, cells: dict[str, list[str]], target: TargetKind, where: str, error: DataError) -> dict[str, str]:
         """Return the columns, given their first cells, that stand for the defaults of `text` and `label`."""
@@ -327,8 +327,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
                 names = {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")}
                 others = sorted(names - {*MAIN_SPLITS})
                 if others:
-                    wrong = f"{folder / others[0]} is next to the training split"
-                    raise DataError(wrong, allowed=", ".join(MAIN_SPLITS))
+                    problem = f"{folder / others[0]} is next to the training split"
+                    raise DataError(problem, allowed=", ".join(MAIN_SPLITS))
                 files = {name: [folder / name] for name in MAIN_SPLITS if name in names}
         if of_labels:
             return files

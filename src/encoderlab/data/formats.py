@@ -127,9 +127,9 @@ def format_of(path: Path, kind: Format = Format.auto) -> Format:
     name = path.with_suffix("") if path.suffix in COMPRESSED else path
     if kind in (Format.auto, Format.folder):
         if name.suffix.lower() not in _BY_SUFFIX:
-            wrong = f"The format of {path} is unknown: its extension is {name.suffix or 'missing'}"
+            problem = f"The format of {path} is unknown: its extension is {name.suffix or 'missing'}"
             remedy = "Set dataset.format (csv, tsv, ...), or save the file in one of these formats"
-            raise DataError(wrong, allowed=f"{', '.join(_BY_SUFFIX)}, or a folder", remedy=remedy)
+            raise DataError(problem, allowed=f"{', '.join(_BY_SUFFIX)}, or a folder", remedy=remedy)
         kind = _BY_SUFFIX[name.suffix.lower()]
     if kind is not Format.json:
         return kind
@@ -160,8 +160,8 @@ def lines_of(path: Path, encoding: str) -> Iterator[str]:
                     raise DataError(f"{path}, line {number} contains a NUL byte", allowed="a text file")
                 yield line
     except UnicodeError as error:
-        wrong = f"{path} cannot be decoded as {encoding}: {error}"
-        raise DataError(wrong, remedy="Set the encoding (dataset.encoding) it was written in") from error
+        problem = f"{path} cannot be decoded as {encoding}: {error}"
+        raise DataError(problem, remedy="Set the encoding (dataset.encoding) it was written in") from error
 
 
 def text_lines(path: Path, encoding: str) -> Iterator[str]:

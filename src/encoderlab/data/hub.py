@@ -49,8 +49,8 @@ class HubDataset(ColumnDataset):
         super().__post_init__()
         main = {*(self.further_splits or ())} & {*MAIN_SPLITS}
         if main:
-            wrong = f"dataset.further_splits names {min(main)}"
-            raise SettingError(wrong, allowed="other names", remedy=f"Set dataset.{min(main)}_split")
+            problem = f"dataset.further_splits names {min(main)}"
+            raise SettingError(problem, allowed="other names", remedy=f"Set dataset.{min(main)}_split")
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Data:
         """Read the rows from the hub, or from its own cache if the hub cannot be reached; `cache_dir` is not used."""
@@ -92,9 +92,9 @@ class HubDataset(ColumnDataset):
             reason = one_line(str(error).strip())[:500] or type(error).__name__
             fetching = isinstance(error, (ConnectionError, http_error())) or isinstance(error.__cause__, OSError)
             if reachable and (isinstance(error, DatasetNotFoundError) or not fetching):
-                wrong = f"{self.path} cannot be read from the hub at {config.HF_ENDPOINT}: {reason}"
+                problem = f"{self.path} cannot be read from the hub at {config.HF_ENDPOINT}: {reason}"
                 settings = "dataset.path, dataset.name and dataset.revision (of Wikipedia dataset.language and date)"
-                raise DataError(wrong, remedy=f"Check {settings}; a gated one needs hf auth login") from error
+                raise DataError(problem, remedy=f"Check {settings}; a gated one needs hf auth login") from error
             cache = f"{self.path} is not in the cache {config.HF_DATASETS_CACHE}"
             remedy = "Set HF_ENDPOINT to another, or HF_HOME to a cache that has it; dataset=files needs no network"
             raise DataError(f"{cache}, and {config.HF_ENDPOINT} cannot be reached ({reason})", remedy=remedy) from error
@@ -106,14 +106,14 @@ class HubDataset(ColumnDataset):
         # `datasets` would also read a folder of that name, or take "csv" for a format whose files are missing.
         is_id = re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", self.path) and not Path(self.path).exists()
         if not is_id or (self.path.isidentifier() and find_spec(f"datasets.packaged_modules.{self.path}")):
-            wrong = f"dataset.path={self.path} is not the id of a dataset on the hub"
-            raise SettingError(wrong, allowed="OWNER/NAME", remedy="For your own files set dataset=files")
+            problem = f"dataset.path={self.path} is not the id of a dataset on the hub"
+            raise SettingError(problem, allowed="OWNER/NAME", remedy="For your own files set dataset=files")
         builder = datasets.load_dataset_builder(self.path, self.name, revision=self.revision)
         if type(builder).__module__.endswith(".cache"):
             commit = builder.hash or ""
             if self.revision is not None and not commit.startswith(self.revision):
-                wrong = f"The hub cannot be reached, and revision {self.revision} of {self.path} is not in its cache"
-                raise DataError(wrong, remedy=f"Set dataset.revision={commit[:12]} to use the one that is")
+                problem = f"The hub cannot be reached, and revision {self.revision} of {self.path} is not in its cache"
+                raise DataError(problem, remedy=f"Set dataset.revision={commit[:12]} to use the one that is")
             cached = f"the rows of {self.path} in its cache, commit {commit[:12]}"
             logger.warning("The Hugging Face hub cannot be reached: using %s.", cached)
         return builder
@@ -183,8 +183,8 @@ class WikipediaDataset(DatasetConfig, StreamSettings):
         from datasets import config
 
         if not hub_answers(config.HF_ENDPOINT):
-            wrong = f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached to stream {articles.path} from"
-            raise DataError(wrong, remedy="Set HF_ENDPOINT, or dataset.streaming=false to use the cache")
+            problem = f"The Hugging Face hub at {config.HF_ENDPOINT} cannot be reached to stream {articles.path} from"
+            raise DataError(problem, remedy="Set HF_ENDPOINT, or dataset.streaming=false to use the cache")
         with articles.hub_errors_explained():
             builder = articles.builder()
             documents: Any = builder.as_streaming_dataset(split="train")

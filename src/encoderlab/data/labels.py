@@ -49,7 +49,7 @@ class Labels:
         return cls(names, {value: id_ for id_, value in enumerate(names if values is None else values)})
 
     def ids(self, rows: RawRows) -> pa.ChunkedArray:
-        """Return the id of each label; null stays null. Of whole texts, a label may differ in case from the known one.
+        """Return the id of each label; null stays null. A label of a whole text may differ in case from the known one.
 
         Raises DataError at a label whose id is not known.
         """
@@ -83,12 +83,12 @@ class Labels:
         return ids
 
     def _unknown(self, value: str, place: str) -> DataError:
-        wrong = f"{place} has the label {value!r}, which neither dataset.label_names nor training has"
+        problem = f"{place} has the label {value!r}, which neither dataset.label_names nor training has"
         alike = [name for name in self.id_of if name.casefold() == value.casefold()]
         remedy = "Correct the row, or name its label in dataset.label_names"
         if alike:
             remedy = f"Write it as {' or '.join(map(repr, alike))}"
-        return DataError(wrong, allowed=listed(self.id_of), remedy=remedy)
+        return DataError(problem, allowed=listed(self.id_of), remedy=remedy)
 
 
 def _file_of(rows: RawRows) -> str:
@@ -120,13 +120,13 @@ def refuse_missing_labels(rows: RawRows, name: str) -> None:
         return
     n_lacking = int(lacking.sum())
     others = f", and so do {n_lacking - 1:,} more rows" if n_lacking > 1 else ""
-    wrong = f"{rows.where(int(lacking.argmax()))} has no label in column {name!r}{others}"
+    problem = f"{rows.where(int(lacking.argmax()))} has no label in column {name!r}{others}"
     remedy = "Fill it in, or set dataset.on_missing=drop to drop such rows"
     values = [] if is_list(rows.labels) else rows.labels.unique().drop_null().to_pylist()
     several = _several_labels(values)
     if several is not None:
         remedy = f"Other rows have several labels, such as {several!r}: use task=multilabel, where a row may have none"
-    raise DataError(wrong, remedy=remedy)
+    raise DataError(problem, remedy=remedy)
 
 
 def labelled_rows(rows: RawRows, name: str) -> RawRows:
@@ -175,9 +175,9 @@ def refuse_other_targets(train: RawRows, name: str) -> None:
     several = None if are_numbers(values) else _several_labels(values)
     if several is not None:
         first = train.where(train.labels.to_pylist().index(several))
-        wrong = f"{first} has the label {several!r}, whose parts are labels of other rows"
+        problem = f"{first} has the label {several!r}, whose parts are labels of other rows"
         remedy = "Use task=multilabel, or list the labels in dataset.label_names"
-        raise DataError(wrong, allowed="one label in each row", remedy=remedy)
+        raise DataError(problem, allowed="one label in each row", remedy=remedy)
 
 
 def _several_labels(values: list[str]) -> str | None:
@@ -207,8 +207,8 @@ def with_numbers(rows: Mapping[str, RawRows], name: str) -> dict[str, RawRows]:
         commas = sorted(value for value in values if "," in value)
         shown = commas[0].strip()
         if all(map(_THOUSANDS.fullmatch, commas)) and not any("." in value for value in values):
-            wrong = f"Column {name!r} has {shown!r}: its comma may come before decimals or separate thousands"
-            raise DataError(wrong, remedy="Write numbers with a decimal point, and thousands without a separator")
+            problem = f"Column {name!r} has {shown!r}: its comma may come before decimals or separate thousands"
+            raise DataError(problem, remedy="Write numbers with a decimal point, and thousands without a separator")
         file = _file_of(next(iter(rows.values())))
         note = f"numbers in column {name!r} have decimal commas: {shown} is read as {number_with_comma(shown):g}"
         print(f"encoderlab: {file}: {note}", file=sys.stderr)
@@ -227,12 +227,12 @@ def _refuse_other_than_numbers(rows: RawRows, cells: list[str | None], name: str
     """Raise DataError at the first row whose target is not a number."""
     for row, cell in enumerate(cells):
         if cell is not None and not is_number(cell):
-            wrong = f"{rows.where(row)} has {cell[:60]!r} in column {name!r}, which is not a number"
+            problem = f"{rows.where(row)} has {cell[:60]!r} in column {name!r}, which is not a number"
             remedy = (
                 "Correct it (decimals have a point, or all of them a comma), or use task=classification if these are "
                 "classes"
             )
-            raise DataError(wrong, allowed="a number in each row", remedy=remedy)
+            raise DataError(problem, allowed="a number in each row", remedy=remedy)
 
 
 def with_label_sets(rows: Mapping[str, RawRows], separator: str | None) -> dict[str, RawRows]:
@@ -303,8 +303,8 @@ def _listed_labels(values: list[str], label_names: list[str], class_names: list[
         by_name = set(values) <= set(label_names) or not values[0].isdecimal()
         return Labels.of(label_names, None if by_name else _numbered(label_names))
     if len(label_names) != len(class_names):
-        wrong = f"dataset.label_names=[{listed(label_names)}] does not name the labels in the data"
-        raise SettingError(wrong, allowed=f"all of {listed(class_names)}, in any order")
+        problem = f"dataset.label_names=[{listed(label_names)}] does not name the labels in the data"
+        raise SettingError(problem, allowed=f"all of {listed(class_names)}, in any order")
     if sorted(label_names) == sorted(class_names):
         return Labels.of(label_names, [str(class_names.index(name)) for name in label_names])
     return Labels.of(label_names, _numbered(label_names))

@@ -40,8 +40,8 @@ def held_out_parts(
         rows = free[_drawn(groups[free], labels[free], fraction * len(split) / len(free), generator)]
         if not len(rows):
             few = f"{len(split)} rows in {int(groups.max(initial=-1)) + 1} groups of equal texts (or of dataset.group)"
-            wrong = f"{few} are too few to take {name} rows from, because training keeps a text of every label"
-            raise DataError(wrong, remedy=f"Add rows, check dataset.label, or set dataset.{name}=FILE")
+            problem = f"{few} are too few to take {name} rows from, because training keeps a text of every label"
+            raise DataError(problem, remedy=f"Add rows, check dataset.label, or set dataset.{name}=FILE")
         part[rows] = number
     return part
 
@@ -166,9 +166,9 @@ def assign_folds(
         lone = next((names[label] for label in known if np.ptp(assigned[labels == label]) == 0), None)
     if n_groups < folds or lone is not None:
         few = f"there are {n_groups}" if n_groups < folds else f"the label {lone!r} has too few"
-        wrong = f"folds={folds} cannot be made: {few} different texts (or groups, dataset.group)"
+        problem = f"folds={folds} cannot be made: {few} different texts (or groups, dataset.group)"
         remedy = "Set fewer folds, add rows, or merge rare labels (dataset.label_names)"
-        raise DataError(wrong, allowed="at least one text for each fold, and two of each label", remedy=remedy)
+        raise DataError(problem, allowed="at least one text for each fold, and two of each label", remedy=remedy)
     return assigned
 
 

@@ -93,8 +93,8 @@ def read_table(
                     arrays[f"{CARRIED}{name}"] = column.filter(pa.array(kept))
             yield pa.record_batch(arrays)
         if not lines:
-            wrong = f"{path} has no rows but those that {lacking}" if dropped else f"{path} has no rows"
-            raise DataError(wrong, remedy="Choose another file")
+            problem = f"{path} has no rows but those that {lacking}" if dropped else f"{path} has no rows"
+            raise DataError(problem, remedy="Choose another file")
 
     try:
         with tqdm(desc=f"reading {path.name}", unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
@@ -269,8 +269,8 @@ def _rows_of_parquet(path: Path, metadata: pq.FileMetaData, names: Sequence[str]
 
 
 def _unpacks_to_too_much(path: Path) -> DataError:
-    wrong = f"{path} unpacks to more than {_GROWTH} times its size"
-    return DataError(wrong, remedy="Write it again without rows or texts that repeat")
+    problem = f"{path} unpacks to more than {_GROWTH} times its size"
+    return DataError(problem, remedy="Write it again without rows or texts that repeat")
 
 
 def _separated(path: Path, kind: Format, columns: Columns, quoting: Quoting, encoding: str) -> Iterator[Record]:
@@ -310,9 +310,9 @@ def _separated(path: Path, kind: Format, columns: Columns, quoting: Quoting, enc
     for first, labels in suspects:
         are_targets = {*labels} <= known or (columns.target == "number" and are_numbers(labels))
         if not has_breaks or are_targets:
-            wrong = f"{path}, lines {first} to {first + len(labels) - 1} are one quoted row, but each could be a row"
+            problem = f"{path}, lines {first} to {first + len(labels) - 1} are one quoted row, but each could be a row"
             remedy = f"Set {setting}=double if quotes enclose cells, {setting}=literal if they mean nothing"
-            raise DataError(wrong, remedy=remedy)
+            raise DataError(problem, remedy=remedy)
 
 
 def _csv_rows(
@@ -344,8 +344,8 @@ def _csv_rows(
             line = reader.line_num + 1
     except csv.Error as error:
         if "field larger" in str(error):
-            wrong = f"{path}, line {line} has a cell of more than {csv.field_size_limit():,} characters"
-            raise DataError(wrong, remedy="Divide it, or close the quote that it begins with") from error
+            problem = f"{path}, line {line} has a cell of more than {csv.field_size_limit():,} characters"
+            raise DataError(problem, remedy="Divide it, or close the quote that it begins with") from error
         reason, _, _ = str(error).partition(" - ")
         remedy = f'Write a quote inside quotes as "", or set {setting}=literal if quotes mean nothing here'
         raise DataError(f"{path}, line {line} is not valid: {reason}", remedy=remedy) from error
@@ -360,8 +360,8 @@ def _separator(path: Path, kind: Format, encoding: str, columns: Columns) -> str
     try:
         cells = {separator: {*next(csv.reader([header], delimiter=separator), [])} for separator in order}
     except csv.Error as error:
-        wrong = f"{path} has a carriage return within its first line"
-        raise DataError(wrong, remedy="Save it with line feeds between its lines") from error
+        problem = f"{path} has a carriage return within its first line"
+        raise DataError(problem, remedy="Save it with line feeds between its lines") from error
     naming = [separator for separator in order if names and names <= cells[separator]]
     return max(naming or order, key=lambda separator: len(cells[separator]))
 
@@ -377,8 +377,8 @@ def _json(path: Path, kind: Format, encoding: str) -> Iterator[Record]:
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
-            wrong = f"{path if is_array else place(number)} is not JSON: {error}"
-            raise DataError(wrong, allowed="an array of objects, or one in each line") from error
+            problem = f"{path if is_array else place(number)} is not JSON: {error}"
+            raise DataError(problem, allowed="an array of objects, or one in each line") from error
         for row, record in enumerate(value, start=1) if is_array else [(number, value)]:
             if not isinstance(record, dict):
                 raise DataError(f"{place(row)} is not a JSON object", allowed="an object with a value for each column")
@@ -389,9 +389,9 @@ def _texts(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
     """Yield a text per line, blank ones too; or documents, a paragraph per line, with blank lines between them."""
     others = {*columns.by_setting()} - {"text"}
     if others:
-        wrong = f"{path} holds texts and no columns, so none for {columns.setting.format(min(others))}"
+        problem = f"{path} holds texts and no columns, so none for {columns.setting.format(min(others))}"
         remedy = "Choose a table such as .csv, or dataset.format=conll for a word and its label in each line"
-        raise DataError(wrong, remedy=remedy)
+        raise DataError(problem, remedy=remedy)
     lines = enumerate(text_lines(path, encoding), start=1)
     if columns.documents:
         lines = _paragraphs_joined(lines)
@@ -473,6 +473,6 @@ def _column(path: Path, setting: str, name: str, width: int, columns: Columns) -
     """Return the index of the column that a setting names. Raises DataError if there is none."""
     number = {"text": "0", "label": "-1"}.get(setting, name) if name == setting else name
     if not re.fullmatch(r"-?[0-9]+", number) or not -width <= int(number) < width:
-        wrong = f"{path} has no column {name!r} ({columns.setting.format(setting)})"
-        raise DataError(wrong, allowed=f"a number from 0 to {width - 1}, or -1 for the last")
+        problem = f"{path} has no column {name!r} ({columns.setting.format(setting)})"
+        raise DataError(problem, allowed=f"a number from 0 to {width - 1}, or -1 for the last")
     return int(number)

@@ -74,8 +74,8 @@ class Tokenizer:
         ids = {role: id_ for role, id_ in stated.items() if id_ is not None}
         missing = [role for role in _NEEDED if role not in ids]
         if missing:
-            wrong = f"{name} lacks special tokens that are needed: {', '.join(missing)}"
-            raise DataError(wrong, remedy="Set tokenizer=bert_base_uncased, or tokenizer=wordpiece to train one")
+            problem = f"{name} lacks special tokens that are needed: {', '.join(missing)}"
+            raise DataError(problem, remedy="Set tokenizer=bert_base_uncased, or tokenizer=wordpiece to train one")
         self.specials = {role: text for role, text in specials.items() if role in ids}
         self.pad_id, self.unk_id, self.cls_id, self.sep_id = (ids[role] for role in _NEEDED)
         self.mask_id = ids.get("mask_token")
@@ -259,8 +259,8 @@ def _damage_explained(path: Path) -> Iterator[None]:
         # `tokenizers` raises plain Exception, whatever is wrong with the file, or panics.
         if not isinstance(error, Exception) and not _is_panic(error):
             raise
-        wrong = f"{path} is damaged or not a tokenizer ({' '.join(str(error).split())[:200]})"
-        raise DataError(wrong, remedy="Check the folder's name, or create the file again") from error
+        problem = f"{path} is damaged or not a tokenizer ({' '.join(str(error).split())[:200]})"
+        raise DataError(problem, remedy="Check the folder's name, or create the file again") from error
 
 
 @contextmanager
@@ -277,8 +277,8 @@ def _explained(texts: Iterable[str]) -> Iterator[None]:
     except BaseException as error:
         if not _is_panic(error):
             raise
-        wrong = f"The tokenizer's own rules fail on a text ({' '.join(str(error).split())[:200]})"
-        raise DataError(wrong, remedy="Shorten the longest words of the texts, or use another tokenizer") from None
+        problem = f"The tokenizer's own rules fail on a text ({' '.join(str(error).split())[:200]})"
+        raise DataError(problem, remedy="Shorten the longest words of the texts, or use another tokenizer") from None
 
 
 def _is_panic(error: BaseException) -> bool:

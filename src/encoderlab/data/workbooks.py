@@ -46,11 +46,11 @@ def sheet_of(path: Path, sheet: str | None, columns: Columns) -> str:
         return with_columns[0]
     remedy = f"Set {setting}={next(iter(with_columns or headers), 'SHEET')!r}"
     if with_columns:
-        wrong = f"{path} has several sheets{named}"
-        raise DataError(wrong, allowed=quoted(with_columns), remedy=remedy)
-    wrong = f"{path} has no sheet{named}"
+        problem = f"{path} has several sheets{named}"
+        raise DataError(problem, allowed=quoted(with_columns), remedy=remedy)
+    problem = f"{path} has no sheet{named}"
     of_sheets = (f"{title!r} ({listed(filter(None, header)) or 'empty'})" for title, header in headers.items())
-    raise MissingColumnError(wrong, allowed=f"sheets {listed(of_sheets)}", remedy=f"{remedy}, or name its columns")
+    raise MissingColumnError(problem, allowed=f"sheets {listed(of_sheets)}", remedy=f"{remedy}, or name its columns")
 
 
 def sheet_names(path: Path) -> list[str]:

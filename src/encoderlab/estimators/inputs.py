@@ -150,8 +150,8 @@ def row_weights(sample_weight: Any, n_rows: int) -> np.ndarray | None:
     if len(weights) != n_rows:
         raise InputError(f"sample_weight has {len(weights):,} weights for {n_rows:,} rows", allowed="one for each row")
     if not np.isfinite(weights).all() or weights.min() < 0 or not weights.any():
-        wrong = "sample_weight has weights that are negative or not finite, or all are 0"
-        raise InputError(wrong, allowed="numbers of 0 and more, at least one above 0")
+        problem = "sample_weight has weights that are negative or not finite, or all are 0"
+        raise InputError(problem, allowed="numbers of 0 and more, at least one above 0")
     return weights
 
 

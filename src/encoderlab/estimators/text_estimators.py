@@ -42,10 +42,11 @@ from encoderlab.estimators.inputs import (
     single_targets,
     texts_of,
 )
-from encoderlab.runs.head_alone import fit_best, fit_head_alone
+from encoderlab.runs.fit_best import fit_best
+from encoderlab.runs.head_alone import fit_head_alone
 from encoderlab.runs.model import Model, Provenance
 from encoderlab.runs.model_folder import save_model
-from encoderlab.runs.prepare import Training, prepare
+from encoderlab.runs.prepare import PreparedRun, prepare
 from encoderlab.runs.scoring import score
 from encoderlab.shipped import SHIPPED
 from encoderlab.system.processes import SINGLE_PROCESS
@@ -270,32 +271,32 @@ class TextRegressor(RegressorMixin, _TextEstimator):
 
 def _trained(config: RunConfig, command: str) -> Model:
     """Return the model that a run trains, which keeps nothing of its folder."""
-    training = _weighted(prepare(config, command, SINGLE_PROCESS, scored=False))
-    with training.open_run() as run:
-        training.announce(run)
-        result = fit_best(training.model, training.rows, run, training.micro_batches, training.head_alone)
-        model, _ = score(training.model, training.rows)
-    data = cast("Data", training.data)
+    prepared = _weighted(prepare(config, command, SINGLE_PROCESS, scored=False))
+    with prepared.open_run() as run:
+        prepared.announce(run)
+        result = fit_best(prepared.model, prepared.rows, run, prepared.micro_batches, prepared.head_alone)
+        model, _ = score(prepared.model, prepared.rows)
+    data = cast("Data", prepared.data)
     dataset = replace(cast("FilesDataset", model.config.dataset), path=NOT_KEPT)
     kept = replace(model.config, dataset=dataset, run_dir=None, cache_dir=".")
     provenance = Provenance(result.checkpoint, data.paired, data.fingerprints())
     return replace(model, config=kept, provenance=provenance, label_weights=None)
 
 
-def _weighted(training: Training) -> Training:
+def _weighted(prepared: PreparedRun) -> PreparedRun:
     """Return the run with the weights of its training rows, if they have any."""
-    carried = cast("Data", training.data).split("train").carried
+    carried = cast("Data", prepared.data).split("train").carried
     if carried is None or WEIGHT not in carried.column_names:
-        return training
+        return prepared
     weights = np.asarray(carried[WEIGHT], np.float64)
     if not weights.any():
         raise DataError("All rows with a weight above 0 are held out", allowed="a weight above 0 in training")
-    rows = dict(training.rows)
+    rows = dict(prepared.rows)
     rows["train"] = cast("ExampleRows", rows["train"]).weighted(weights)
-    head_alone = training.head_alone
+    head_alone = prepared.head_alone
     if head_alone is not None:  # it was fitted without weights
-        head_alone = fit_head_alone(training.model, rows, head_alone.chosen)
-    return replace(training, rows=rows, head_alone=head_alone)
+        head_alone = fit_head_alone(prepared.model, rows, head_alone.chosen)
+    return replace(prepared, rows=rows, head_alone=head_alone)
 
 
 def _refuse(error: UserError) -> NoReturn:

@@ -130,9 +130,9 @@ def _refuse_missing_heads(
         for part in NAMED_HEADS.get(suffix, ()):
             weight = f"{family.heads.get(part, part)}.weight"
             if weight not in stored:
-                wrong = f"{folder} has a model of architectures={architecture}, but its weights lack {weight}"
+                problem = f"{folder} has a model of architectures={architecture}, but its weights lack {weight}"
                 remedy = f"Use a complete copy; if only its encoder is needed, name {family.prefix}Model there"
-                raise DataError(wrong, remedy=remedy)
+                raise DataError(problem, remedy=remedy)
 
 
 def settings_of(
@@ -426,8 +426,10 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: Family
         ]
     pad_ids = family.requires.get("pad_token_id")
     if pad_ids is not None and pad_id not in pad_ids:
-        wrong = f"{family.prefix} in transformers has padding with the id {pad_ids[0]}, but the tokenizer's is {pad_id}"
-        raise SettingError(wrong, remedy="Use format=onnx, or train with tokenizer=as_pretrained")
+        problem = (
+            f"{family.prefix} in transformers has padding with the id {pad_ids[0]}, but the tokenizer's is {pad_id}"
+        )
+        raise SettingError(problem, remedy="Use format=onnx, or train with tokenizer=as_pretrained")
     lacking = {f"model.{setting}": f"model.{instead}" for lacks, setting, instead in checks if lacks}
     if lacking:
         raise SettingError(

@@ -38,9 +38,9 @@ def check_comparable(runs: Iterable[FinishedRun]) -> None:
         if other.scored != first.scored:
             tasks = f"{other.report['task']} and {first.report['task']}"
             splits = f"{other.split} and {first.split}"
-            wrong = f"{other.folder} and {first.folder} were scored on different rows of {first.split}"
+            problem = f"{other.folder} and {first.folder} were scored on different rows of {first.split}"
             remedy = "Score both on the same rows with encoderlab eval run=... split=... dataset=..., and compare those"
-            raise DataError(f"{wrong} (tasks: {tasks}; splits: {splits})", remedy=remedy)
+            raise DataError(f"{problem} (tasks: {tasks}; splits: {splits})", remedy=remedy)
 
 
 def runs_by_setting(runs: Sequence[FinishedRun], differing: Sequence[str]) -> Settings:

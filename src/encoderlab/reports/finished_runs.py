@@ -59,8 +59,8 @@ def finished_runs(folders: Iterable[Path]) -> tuple[list[FinishedRun], list[str]
         elif (folder / "config.yaml").is_file():
             skipped.append(f"{folder} is not finished and was skipped. Resume it with resume={folder}")
         else:
-            wrong = f"{folder} is not a run folder" if folder.exists() else f"{folder} does not exist"
-            raise DataError(wrong, remedy="Give run folders, such as outputs/train/sst2/*, or the folder of a sweep")
+            problem = f"{folder} is not a run folder" if folder.exists() else f"{folder} does not exist"
+            raise DataError(problem, remedy="Give run folders, such as outputs/train/sst2/*, or the folder of a sweep")
     return list(runs.values()), skipped
 
 
@@ -91,8 +91,8 @@ def read_run(folder: Path) -> FinishedRun:
         explicit = _explicit_names(environment.get("overrides"))
         return FinishedRun(folder, report, kept, explicit, report["seed"], split, scores, predictions, scored, n_rows)
     except (KeyError, TypeError, AttributeError) as error:
-        wrong = f"{folder} cannot be compared, because its records lack {error}"
-        raise DataError(wrong, remedy="Leave it out, or score it again with encoderlab eval") from None
+        problem = f"{folder} cannot be compared, because its records lack {error}"
+        raise DataError(problem, remedy="Leave it out, or score it again with encoderlab eval") from None
 
 
 def _explicit_names(overrides: Sequence[str] | None) -> frozenset[str] | None:
@@ -133,8 +133,8 @@ def read_predictions(runs: Sequence[FinishedRun]) -> list[PredictionScores]:
     labels_of_first = sides[0][0]
     for run, (labels, predicted) in zip(runs, sides, strict=True):
         if any(not np.array_equal(*pair) for pair in zip(labels, labels_of_first, strict=True)):
-            wrong = f"{run.predictions} has other labels than {runs[0].predictions}"
-            raise DataError(wrong, remedy="Leave one of them out")
+            problem = f"{run.predictions} has other labels than {runs[0].predictions}"
+            raise DataError(problem, remedy="Leave one of them out")
         names = list(run.scores.get("per_class", {}))
         positive_label = run.scores.get("positive_label")
         positive = 1 if positive_label is None else names.index(positive_label)
@@ -158,8 +158,8 @@ def _columns_of(run: FinishedRun) -> tuple[Any, Any]:
     except (OSError, ValueError, KeyError) as error:
         raise DataError(f"{run.predictions} cannot be read: {error}", remedy="Leave this run out") from None
     if len(table) != run.scores["n"]:
-        wrong = f"{run.predictions} does not contain the {run.scores['n']:,} rows that were scored"
-        raise DataError(wrong, remedy="Leave this run out")
+        problem = f"{run.predictions} does not contain the {run.scores['n']:,} rows that were scored"
+        raise DataError(problem, remedy="Leave this run out")
     return labels, predicted
 
 

@@ -153,8 +153,8 @@ def out_of_fold_table(
         rows = np.flatnonzero(folds == fold)
         of_fold = pd.read_csv(path, dtype=str, keep_default_na=False).loc[:, "text":]  # after the places
         if len(of_fold) != len(rows):
-            wrong = f"{path} does not contain the {len(rows):,} rows of its fold"
-            raise DataError(wrong, remedy="Delete that fold's folder, and resume")
+            problem = f"{path} does not contain the {len(rows):,} rows of its fold"
+            raise DataError(problem, remedy="Delete that fold's folder, and resume")
         tables.append(of_fold)
         rows_of_folds.append(rows)
     order = np.argsort(np.concatenate(rows_of_folds))

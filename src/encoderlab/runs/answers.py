@@ -101,16 +101,16 @@ class AnswerJournal:
     def check_output(self) -> None:
         """Raise SettingError if `output` is there, and is not as it was written last."""
         if self.output.exists() and sha256_of(self.output) not in self._hashes:
-            wrong = f"output={self.output} has been changed since it was written, and is left as it is"
+            problem = f"output={self.output} has been changed since it was written, and is left as it is"
             remedy = "Move it away; all answers are in the journal beside it"
-            raise SettingError(wrong, remedy=remedy)
+            raise SettingError(problem, remedy=remedy)
 
     def _whole_lines(self, source: Path) -> list[bytes]:
         """Return the lines of the journal; what follows the last line end is removed from the file."""
         if not self.path.exists():
             if self.output.exists():
-                wrong = f"output={self.output} already exists"
-                raise SettingError(wrong, remedy="Choose another name: nothing that a person wrote is replaced")
+                problem = f"output={self.output} already exists"
+                raise SettingError(problem, remedy="Choose another name: nothing that a person wrote is replaced")
             return []
         content = self.path.read_bytes()
         whole = content[: content.rfind(b"\n") + 1]
@@ -124,8 +124,8 @@ class AnswerJournal:
             entry = json.loads(line)
             kind = entry.pop("kind")
             if kind == "header" and entry["input"] != source.name:
-                wrong = f"{self.path} has answers about {entry['input']}, not {source.name}"
-                raise SettingError(wrong, remedy="Set output=FILE to another name")
+                problem = f"{self.path} has answers about {entry['input']}, not {source.name}"
+                raise SettingError(problem, remedy="Set output=FILE to another name")
             if kind == "answer":
                 self._answered(Answer(**entry))
             elif kind == "undo":
@@ -135,8 +135,8 @@ class AnswerJournal:
             elif kind == "output":
                 self._hashes.add(entry["sha256"])
         except (ValueError, KeyError, TypeError, AttributeError):
-            wrong = f"Line {number:,} of {self.path} is damaged"
-            raise DataError(wrong, remedy="Remove this line; all others are kept") from None
+            problem = f"Line {number:,} of {self.path} is damaged"
+            raise DataError(problem, remedy="Remove this line; all others are kept") from None
 
     def _answered(self, answer: Answer) -> None:
         self.answers.pop(answer.text_id, None)  # the newest is the last
@@ -160,8 +160,8 @@ class AnswerJournal:
                         file.truncate(size)
                         raise
             except OSError as error:
-                wrong = f"The answer is not saved: {self.path} cannot be written: {error.strerror}"
-                raise DataError(wrong, remedy="Free some space, and answer again") from None
+                problem = f"The answer is not saved: {self.path} cannot be written: {error.strerror}"
+                raise DataError(problem, remedy="Free some space, and answer again") from None
 
 
 def journal_of(output: Path) -> Path:
@@ -177,11 +177,11 @@ def opened_journal(output: Path, source: Path) -> Iterator[AnswerJournal]:
         lock.acquire()
         journal = AnswerJournal(output, source)
     except Timeout:
-        wrong = f"Another process is labelling {output}"
-        raise SettingError(wrong, remedy="Open a second window of its page, or set output=FILE") from None
+        problem = f"Another process is labelling {output}"
+        raise SettingError(problem, remedy="Open a second window of its page, or set output=FILE") from None
     except OSError as error:
-        wrong = f"The journal {journal_of(output)} cannot be opened: {error.strerror or error}"
-        raise DataError(wrong, remedy="Set output=FILE in another folder") from None
+        problem = f"The journal {journal_of(output)} cannot be opened: {error.strerror or error}"
+        raise DataError(problem, remedy="Set output=FILE in another folder") from None
     try:
         yield journal
     finally:

@@ -60,11 +60,11 @@ def check_distillation(config: DistillConfig, processes: Processes) -> None:
     if task.of_documents:
         return
     if task.target != "label":
-        wrong = f"task={task.name} has no class probabilities to learn from a teacher"
-        raise SettingError(wrong, remedy="Use encoderlab finetune, or a task with one label for a text or a word")
+        problem = f"task={task.name} has no class probabilities to learn from a teacher"
+        raise SettingError(problem, remedy="Use encoderlab finetune, or a task with one label for a text or a word")
     if processes.size > 1:
-        wrong = f"Distillation on a task needs a single process, and there are {processes.size}"
-        raise SettingError(wrong, remedy="Start one process, or distill on documents (task=teacher_vectors)")
+        problem = f"Distillation on a task needs a single process, and there are {processes.size}"
+        raise SettingError(problem, remedy="Start one process, or distill on documents (task=teacher_vectors)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +110,13 @@ class Teacher:
         remedy = f"Use a teacher that was finetuned on it: {line}"
         classes = heads.token_classes if config.task.of_words else heads.sequence_classes
         if heads.vocabulary or classes is None:
-            wrong = f"teacher={config.teacher} was not trained on a task like {config.task.name}"
-            raise DataError(wrong, remedy=remedy)
+            problem = f"teacher={config.teacher} was not trained on a task like {config.task.name}"
+            raise DataError(problem, remedy=remedy)
         missing = [label for label in data.labels if label not in self.model.labels]
         if missing:
-            wrong = f"teacher={config.teacher} does not know the label {missing[0]!r}"
+            problem = f"teacher={config.teacher} does not know the label {missing[0]!r}"
             allowed = f"a teacher of all {len(data.labels)} labels of the task"
-            raise DataError(wrong, allowed=allowed, remedy=remedy)
+            raise DataError(problem, allowed=allowed, remedy=remedy)
         self.model.check_paired(data.paired)
 
     def teach(
@@ -219,12 +219,14 @@ def teach_vectors(task: TeacherVectors, teacher: Model, compute: Compute) -> Non
     Raises SettingError for a student that reads more, or other tokens.
     """
     if difference := vocabulary_difference(task.tokenizer, teacher.tokenizer):
-        wrong = f"Student and teacher have different tokenizers, but vectors of tokens need the same one: {difference}"
+        problem = (
+            f"Student and teacher have different tokenizers, but vectors of tokens need the same one: {difference}"
+        )
         remedy = "Use tokenizer=as_pretrained without init_from, which takes the teacher's, or distill on a task"
-        raise SettingError(wrong, remedy=remedy)
+        raise SettingError(problem, remedy=remedy)
     if task.max_length > (reach := teacher.shape.reach):
-        wrong = f"model.max_length is {task.max_length}, but the teacher reads {reach} tokens"
-        raise SettingError(wrong, allowed=f"at most {reach}", remedy=f"Set model.max_length={reach}")
+        problem = f"model.max_length is {task.max_length}, but the teacher reads {reach} tokens"
+        raise SettingError(problem, allowed=f"at most {reach}", remedy=f"Set model.max_length={reach}")
     task.teacher = vectors_by(teacher, MeanPool(), compute)
 
 
@@ -275,8 +277,8 @@ def start_student(student: Model, teacher: Model, start: StudentStart) -> None:
     network = student.network
     _check_fits(config, teacher.shape, start)
     if difference := vocabulary_difference(student.tokenizer, teacher.tokenizer):
-        wrong = f"start={start.name} needs the teacher's tokenizer, but the student has another: {difference}"
-        raise SettingError(wrong, remedy="Use tokenizer=as_pretrained, or start=fresh")
+        problem = f"start={start.name} needs the teacher's tokenizer, but the student has another: {difference}"
+        raise SettingError(problem, remedy="Use tokenizer=as_pretrained, or start=fresh")
     if not network.has_weights:  # to be sharded: the main process gives them to the others
         return
     parts = _tables(config, teacher, len(network.encoder.embeddings.token.weight))
@@ -330,6 +332,6 @@ def _check_fits(config: ModelConfig, teacher: ModelConfig, start: StudentStart) 
         mine, theirs = (getattr(getattr(one, name), "value", getattr(one, name)) for one in (config, teacher))
         may_be_less = name == "n_layers" or start is StudentStart.embeddings
         if mine != theirs and not (may_be_less and mine < theirs):
-            wrong = f"start={start.name}: model.{name} is {mine}, and the teacher's is {theirs}"
+            problem = f"start={start.name}: model.{name} is {mine}, and the teacher's is {theirs}"
             allowed = f"at most {theirs}" if may_be_less else f"{theirs}"
-            raise SettingError(wrong, allowed=allowed, remedy="Set start=fresh to copy nothing")
+            raise SettingError(problem, allowed=allowed, remedy="Set start=fresh to copy nothing")

@@ -49,8 +49,8 @@ def word_importance(model: Model, examples: Sequence[Example], labels: Sequence[
     """
     task = model.task
     if task.heads.sequence_classes is None or task.heads.vocabulary:
-        wrong = f"{model.name} does not label texts or rate them with a number, so there is nothing to explain"
-        raise DataError(wrong, remedy="Train it with encoderlab finetune init_from=..., or use encoderlab attention")
+        problem = f"{model.name} does not label texts or rate them with a number, so there is nothing to explain"
+        raise DataError(problem, remedy="Train it with encoderlab finetune init_from=..., or use encoderlab attention")
     if labels and not task.labels:
         raise SettingError(
             f"label={labels[0]} names a class, but {model.name} predicts a number", remedy="Remove label"

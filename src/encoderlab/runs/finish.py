@@ -22,7 +22,7 @@ from encoderlab.runs.fit import Result
 from encoderlab.runs.frozen import SHORTEST_RUN, frozen_vectors
 from encoderlab.runs.model import Model, Provenance
 from encoderlab.runs.model_folder import save_model
-from encoderlab.runs.prepare import Training
+from encoderlab.runs.prepare import PreparedRun
 from encoderlab.runs.records import files_of, run_facts, summary_of
 from encoderlab.runs.run import Run
 from encoderlab.system.processes import SINGLE_PROCESS
@@ -32,23 +32,23 @@ from encoderlab.training.batches import EVALUATION_SEED
 from encoderlab.training.checkpoint import keep_only_weights
 
 
-def finish(run: Run, training: Training, model: Model, scores: Mapping[str, SplitScores], result: Result) -> None:
+def finish(run: Run, prepared: PreparedRun, model: Model, scores: Mapping[str, SplitScores], result: Result) -> None:
     """Save the model, and write and show the report of a run; only clean-up follows.
 
-    `model` is that of `training` with what scoring fitted on validation.
+    `model` is that of `prepared` with what scoring fitted on validation.
     """
-    data = training.data
+    data = prepared.data
     if isinstance(data, Data) and not model.config.task.of_vectors:
-        _finish_task(run, training, data, model, cast("Mapping[str, PredictionScores]", scores), result)
+        _finish_task(run, prepared, data, model, cast("Mapping[str, PredictionScores]", scores), result)
     else:
-        _finish_encoder(run, training, data, model, scores, result)
+        _finish_encoder(run, prepared, data, model, scores, result)
     if not model.config.training.keep_state and run.has_checkpoint:
         keep_only_weights(run.checkpoints_folder, {result.checkpoint["step"]})
 
 
 def _finish_task(
     run: Run,
-    training: Training,
+    prepared: PreparedRun,
     data: Data,
     model: Model,
     scores: Mapping[str, PredictionScores],
@@ -57,23 +57,23 @@ def _finish_task(
     """Save the model of a run on labelled rows, and write and show its report."""
     config = model.config
     if not scores:  # of very few rows, none were held out
-        on_training = replace(model, processes=SINGLE_PROCESS).evaluate(training.rows["train"])
+        on_training = replace(model, processes=SINGLE_PROCESS).evaluate(prepared.rows["train"])
         scores = {"train": cast("PredictionScores", on_training)}
     split = reports.scored_split(scores)
 
     # What a reader of the scores should know about the run and the rows.
     survey = data.description()["splits"]
     about_rows = [shared_rows(split, survey[split]), labels_alike(survey["train"]["labels"]), conflicting_rows(survey)]
-    notes = [*result.notes, *training.notes, *training.data_notes, *training.model.task.threshold_notes(scores)]
+    notes = [*result.notes, *prepared.notes, *prepared.data_notes, *prepared.model.task.threshold_notes(scores)]
     notes += [note for note in about_rows if note]
     init_from = config.starts_from
-    summary = summary_of(training.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
-    simple_models = _baselines(data, split, training.model)
-    report = reports.build_report({**summary, "data_notes": training.data_notes}, scores, simple_models)
-    facts = run_facts(run, training.command)
+    summary = summary_of(prepared.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
+    simple_models = _baselines(data, split, prepared.model)
+    report = reports.build_report({**summary, "data_notes": prepared.data_notes}, scores, simple_models)
+    facts = run_facts(run, prepared.command)
 
     # The model comes before the report, which says that the run is finished.
-    longest_row = int(training.rows["train"].epoch(EVALUATION_SEED, 0).lengths.max())
+    longest_row = int(prepared.rows["train"].epoch(EVALUATION_SEED, 0).lengths.max())
     model.provenance = Provenance(result.checkpoint, data.paired, data.fingerprints(), longest_row)
     save_model(model, run.model_folder, model_card(report, facts, model.labels))
     examples = data.split(split)
@@ -105,7 +105,7 @@ def _baselines(data: Data, split: str, model: Model) -> dict[str, Baseline]:
 
 def _finish_encoder(
     run: Run,
-    training: Training,
+    prepared: PreparedRun,
     data: Data | Documents,
     model: Model,
     scores: Mapping[str, SplitScores],
@@ -113,18 +113,18 @@ def _finish_encoder(
 ) -> None:
     """Save an encoder without a task, and write and show its report."""
     config = model.config
-    rows: Mapping[str, Any] = training.rows
-    notes = [*result.notes, *training.notes, *training.data_notes]
+    rows: Mapping[str, Any] = prepared.rows
+    notes = [*result.notes, *prepared.notes, *prepared.data_notes]
     init_from = config.starts_from
-    summary = summary_of(training.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
+    summary = summary_of(prepared.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
     if isinstance(data, Data):
-        report = reports.run_report({**summary, "data_notes": training.data_notes}, scores)
+        report = reports.run_report({**summary, "data_notes": prepared.data_notes}, scores)
     elif isinstance(config.task, PretrainingConfig):
         report = pretraining_report(summary, model, data, rows, cast("Mapping[str, PretrainingScores]", scores))
     else:
         teacher = str(getattr(config, "teacher", None))
         report = reports.run_report(summary, scores, teacher=teacher, pairs=pair_facts(rows["train"], data))
-    facts = run_facts(run, training.command)
+    facts = run_facts(run, prepared.command)
     model.provenance = Provenance(result.checkpoint, bool(model.labels), data.fingerprints())
     save_model(model, run.model_folder, model_card(report, facts))
     reports.write_encoder_report(run.folder, report, facts)

@@ -1,6 +1,7 @@
 """Fits a model: iterates over the loop's steps and decides what to log, score and keep, and when to stop.
 
-A dry run takes some real steps of a run that is not started, and says what the whole run would take.
+Runs call `fit` through `fit_best`, which may prefer the head alone. A dry run takes some real steps of a run that is
+not started, and says what the whole run would take.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from encoderlab.runs.model import Model
 from encoderlab.runs.run import Run
 from encoderlab.system.processes import Interrupted, deferred, stop_if_interrupted
 from encoderlab.training import checkpoint as checkpoints
-from encoderlab.training.batches import MicroBatches, Rows, training_batches
+from encoderlab.training.batches import MicroBatchCount, Rows, training_batches
 from encoderlab.training.config import Keep, TrainingConfig, seconds_of, steps_per_epoch, total_steps
 from encoderlab.training.distribution import COMPILED, distribute, random_state, seed_dropout, set_random_states
 from encoderlab.training.loop import Learner, Step, StepsWithinMemory, horizon_of
@@ -54,7 +55,7 @@ class Result:
     notes: list[str]
 
 
-def fit(model: Model, rows: Mapping[str, Rows], run: Run, micro_batches: MicroBatches) -> Result:
+def fit(model: Model, rows: Mapping[str, Rows], run: Run, micro_batches: MicroBatchCount) -> Result:
     """Train the model in place on the rows of `train`, and leave the best checkpoint's weights in it.
 
     If the run has checkpoints, training resumes from the newest intact one, as if it had never stopped. Otherwise
@@ -82,7 +83,7 @@ def fit(model: Model, rows: Mapping[str, Rows], run: Run, micro_batches: MicroBa
             # Pause the training clock while the model is scored and written.
             journal.pause()
             if validation is not None:
-                _offer(trained, validation, progress, journal)
+                _score_and_record(trained, validation, progress, journal)
             progress.evaluated = progress.step
             saved.save()
             journal.resume()
@@ -131,13 +132,13 @@ def remaining_steps(state: TrainState) -> Iterator[Step]:
         yield from state.steps.take(state.learner, state.horizon, state.progress.step)
 
 
-def _offer(model: Model, validation: Rows, progress: Progress, journal: Journal) -> None:
+def _score_and_record(model: Model, validation: Rows, progress: Progress, journal: Journal) -> None:
     """Score the model on validation, and record whether it is the best so far."""
     scores = model.evaluate(validation)
     main_score = model.task.main_score
     sign = -1.0 if is_lower_better(main_score) else 1.0
     learned = has_learned(scores, model.label_weights, progress, model.config.training.warmup)
-    progress.offer(sign * scores.values[main_score], scores.values["loss"], learned=learned)
+    progress.record_evaluation(sign * scores.values[main_score], scores.values["loss"], learned=learned)
     journal.evaluation("validation", scores, main_score)
 
 
@@ -215,7 +216,7 @@ class TrainState:
     call the same methods in the same order.
     """
 
-    def __init__(self, model: Model, train: Rows, micro_batches: MicroBatches) -> None:
+    def __init__(self, model: Model, train: Rows, micro_batches: MicroBatchCount) -> None:
         config = model.config
         training = config.training
         self.model = model
@@ -226,7 +227,7 @@ class TrainState:
         self.progress = Progress()
         self.distributed = distribute(model.network, training, self.processes, model.compute.device)
         self.learner = Learner(
-            self.distributed.stepped,
+            self.distributed.for_forward,
             build_optimizer(self.distributed.model, training),
             training,
             model.compute,
@@ -244,7 +245,7 @@ class TrainState:
                 config.seed,
                 model.tokenizer.pad_id,
                 model.compute.device,
-                micro_batches=number,
+                n_micro_batches=number,
                 after=after,
                 processes=self.processes,
             )
@@ -281,7 +282,7 @@ class TrainState:
         self.progress = Progress(**state["progress"])
         self.horizon.resume(state["budget_spent"])
         if state["accumulate"] == self.model.config.training.accumulate:
-            kept = MicroBatches(**state["micro_batches"])
+            kept = MicroBatchCount(**state["micro_batches"])
             self.steps.micro_batches = replace(kept, open=kept.open and self.processes.size == 1)
         if self.stream is not None:
             self.stream.resume(state["stream"])
@@ -332,7 +333,7 @@ class _SavedSteps:
         self.last = progress.step
 
 
-def dry_run(model: Model, rows: Mapping[str, Rows], micro_batches: MicroBatches, command: str) -> None:
+def dry_run(model: Model, rows: Mapping[str, Rows], micro_batches: MicroBatchCount, command: str) -> None:
     """Take the first steps of the run, and print what the whole run would take.
 
     `rows` are those of `train` and of the splits that are scored. The model's weights are changed. All processes of a
@@ -358,7 +359,7 @@ def dry_run(model: Model, rows: Mapping[str, Rows], micro_batches: MicroBatches,
     scoring = SCORING * scored * per_step / min(training.batch_size, n_rows)
     total = steps * per_step + scoring if budget is None else budget
 
-    # What people read of it.
+    # Print the estimate.
     frozen = sum(weight.numel() for weight in network.parameters() if not weight.requires_grad)
     parts = ", ".join(f"{part} {n:,}" for part, n in network.parameters_by_part().items())
     within = f" within training.budget={training.budget}" if budget else ""
@@ -392,7 +393,7 @@ def _peak_memory(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _seconds_per_step(model: Model, train: Rows, micro_batches: MicroBatches) -> float:
+def _seconds_per_step(model: Model, train: Rows, micro_batches: MicroBatchCount) -> float:
     """Take the run's first steps; return the mean time of one."""
     state = TrainState(model, train, micro_batches)
     times = [time.perf_counter()]

@@ -12,18 +12,18 @@ from encoderlab.reports import folds as reports
 from encoderlab.reports.folds import OUT_OF_FOLD
 from encoderlab.runs.labels_so_far import FEW_RANDOM
 from encoderlab.runs.records import announce, files_of, open_run, run_facts
-from encoderlab.runs.resume import AUTO, HARDWARE, environment_of, resumed, threads_of
+from encoderlab.runs.resume import AUTO, HARDWARE, environment_of, settings_to_run_with, threads_of
 from encoderlab.runs.run import Run
 from encoderlab.runs.selection import SELECTED, Reason
-from encoderlab.runs.settle import Config
+from encoderlab.runs.settle import AnyRunConfig
 from encoderlab.runs.tracking import check_trackers
-from encoderlab.system.device import choose_compute
+from encoderlab.system.device import set_up_compute
 from encoderlab.system.processes import Processes, stop_if_interrupted
 
-Train = Callable[[Config, str, Processes], Run | None]
+Train = Callable[[AnyRunConfig, str, Processes], Run | None]
 
 
-def cross_validate(config: Config, command: str, processes: Processes, train: Train[Config]) -> Run | None:
+def cross_validate(config: AnyRunConfig, command: str, processes: Processes, train: Train[AnyRunConfig]) -> Run | None:
     """Call `train` for each of `config.folds` folds, and report all of them together; return the run of all.
 
     The `processes` share each fold, one fold after another.
@@ -34,7 +34,7 @@ def cross_validate(config: Config, command: str, processes: Processes, train: Tr
     assert config.folds is not None
     is_dry = config.dry_run
     resume = config.resume or (AUTO if config.run_dir is not None else None)
-    requested = resumed(replace(config, resume=resume, dry_run=False), command, processes)
+    requested = settings_to_run_with(replace(config, resume=resume, dry_run=False), command, processes)
     check_trackers(requested)
 
     # All rows are read once, to know which fold each of them is in.
@@ -46,7 +46,7 @@ def cross_validate(config: Config, command: str, processes: Processes, train: Tr
         return train(first, command, processes)
 
     training = requested.training
-    compute = choose_compute(
+    compute = set_up_compute(
         training.device,
         training.precision.value,
         threads_of(requested, processes),
@@ -80,12 +80,14 @@ def _whole(config: RunConfig) -> tuple[Data, Folded]:
     return whole, data.folded
 
 
-def _of_fold(config: Config, number: int, run_dir: str | None) -> Config:
+def _of_fold(config: AnyRunConfig, number: int, run_dir: str | None) -> AnyRunConfig:
     dataset = replace(config.dataset, fold=f"{number}/{config.folds}")
     return replace(config, folds=None, dataset=dataset, run_dir=run_dir, resume=None)
 
 
-def _fold_run(config: Config, command: str, run: Run, number: int, train: Train[Config], processes: Processes) -> Run:
+def _fold_run(
+    config: AnyRunConfig, command: str, run: Run, number: int, train: Train[AnyRunConfig], processes: Processes
+) -> Run:
     """Return the finished run of a fold; an interrupted one is resumed with its own settings."""
     stop_if_interrupted(processes)
     of_fold = Run(run.fold(number))

@@ -1,7 +1,7 @@
 """The head alone, on the encoder as pretrained: a run keeps it if it is better than the finetuned model, or asked for.
 
 Its weights are those of a logistic regression, so that it is a model like any other. Validation says which of the two
-is better; without validation rows a cross-validation does, where that takes seconds.
+is better, after training (`fit_best`); without validation rows a cross-validation does, where that takes seconds.
 """
 
 from __future__ import annotations
@@ -24,45 +24,18 @@ from encoderlab.metrics.intervals import WILSON_Z
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.texts import classification_scores
 from encoderlab.reports.wording import words_of
-from encoderlab.runs.fit import Result, TrainState, fit
+from encoderlab.runs.fit import TrainState
 from encoderlab.runs.frozen import SHORTEST_RUN, set_linear_head, wants_linear_head
 from encoderlab.runs.model import Model
 from encoderlab.runs.run import Run
 from encoderlab.system.processes import SINGLE_PROCESS, stop_if_interrupted
 from encoderlab.tasks.rows import ExampleRows, PartOfRows
-from encoderlab.training.batches import MicroBatches, Rows
+from encoderlab.training.batches import MicroBatchCount, Rows
 from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import ALL_LAYERS, Keep
 
 FOLDS = 3
 MOST_WORK = 60_000 * 3_200_000  # tokens times parameters of layers that a run reads: 5 s of mini-en on two quiet cores
-
-
-def fit_best(
-    model: Model,
-    rows: Mapping[str, Rows],
-    run: Run,
-    micro_batches: MicroBatches,
-    head_alone: HeadAlone | None,
-) -> Result:
-    """Train the model as `fit` does, and leave the weights of the `head_alone` in it if these are better on validation,
-    or were asked for. Raises as `fit` does.
-    """
-    if head_alone is None:
-        return fit(model, rows, run, micro_batches)
-    if head_alone.chosen is not None:
-        return _keep_head_alone(model, head_alone, head_alone.chosen)
-    result = fit(model, rows, run, micro_batches)
-    checkpoint, note = keep_better(model, head_alone, rows["validation"], result.checkpoint)
-    return Result(checkpoint, result.throughput, [note, *result.notes])
-
-
-def _keep_head_alone(model: Model, head_alone: HeadAlone, checkpoint: dict[str, Any]) -> Result:
-    """Put the head alone, which was chosen before any step, into the model."""
-    model.network.load_state_dict(head_alone.weights)
-    model.network.eval()
-    speed = dict.fromkeys(("tokens_per_second", "examples_per_second", "padding_fraction"))
-    return Result(checkpoint, {**speed, "train_seconds": round(head_alone.seconds, 2)}, [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +53,7 @@ class HeadAlone:
 
 
 def prepare_head_alone(
-    model: Model, data: Data, rows: Mapping[str, Rows], command: str, micro_batches: MicroBatches
+    model: Model, data: Data, rows: Mapping[str, Rows], command: str, micro_batches: MicroBatchCount
 ) -> tuple[HeadAlone | None, list[str]]:
     """Return the head alone if it was asked for, or may turn out to be better than the finetuned model, and notes.
 
@@ -182,28 +155,8 @@ class Comparison:
         return f"{which}: {where} {both} ({self.difference.value:+.3f}, standard error {self.standard_error:.3f})"
 
 
-def keep_better(
-    model: Model, head_alone: HeadAlone, validation: Rows, checkpoint: dict[str, Any]
-) -> tuple[dict[str, Any], str]:
-    """Put the head alone into the finetuned `model` if it is better on validation; return which checkpoint the model
-    is, and a note.
-    """
-    alone = head_alone.scores
-    assert alone is not None
-    name = model.task.main_score
-    finetuned = cast("PredictionScores", model.evaluate(validation))
-    seed = model.config.seed
-    comparison = model.processes.broadcast_from_main(lambda: Comparison.of(alone, finetuned, name, seed))
-    kept = comparison.favours_head_alone(of_pairs=model.network.separates_pairs)
-    if kept:
-        model.network.load_state_dict(head_alone.weights)
-        checkpoint = {"step": 0, "chosen_by": name, "chosen_on": "validation"}
-    note = comparison.note(f"on {len(validation):,} validation rows", kept=kept)
-    return checkpoint | {"head_alone": comparison.recorded(kept=kept)}, note
-
-
 def _chosen_by_folds(
-    model: Model, data: Data, rows: Mapping[str, Rows], micro_batches: MicroBatches
+    model: Model, data: Data, rows: Mapping[str, Rows], micro_batches: MicroBatchCount
 ) -> tuple[HeadAlone | None, list[str]]:
     """Return the head alone if a cross-validation of both favours it, and a note; where that takes longer than some
     seconds, nothing.
@@ -254,7 +207,7 @@ def _fold(
     train: ExampleRows,
     own: np.ndarray,
     others: np.ndarray,
-    micro_batches: MicroBatches,
+    micro_batches: MicroBatchCount,
     starts_linear: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the classes that the head alone and a finetuned model predict for the `others`, fitted to its `own` rows

@@ -85,12 +85,12 @@ def standard_input_examples(model: Model, *, paired: bool) -> Iterator[Example]:
         try:
             line = raw.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:
-            wrong = f"Line {number} of standard input is not UTF-8"
-            raise DataError(wrong, remedy="Convert it, for instance with iconv") from None
+            problem = f"Line {number} of standard input is not UTF-8"
+            raise DataError(problem, remedy="Convert it, for instance with iconv") from None
         first, tab, second = line.partition("\t") if paired else (line, "", "")
         if paired and not tab:
-            wrong = f"Line {number} of standard input has no tab"
-            raise DataError(wrong, allowed="the two texts of a pair separated by a tab")
+            problem = f"Line {number} of standard input has no tab"
+            raise DataError(problem, allowed="the two texts of a pair separated by a tab")
         yield model.example(first, second if paired else None)
 
 

@@ -53,7 +53,7 @@ class Progress:
         self.tokens += step.totals.tokens
         self.padded_tokens += step.totals.padded_tokens
 
-    def offer(self, score: float, loss: float, *, learned: bool = True) -> None:
+    def record_evaluation(self, score: float, loss: float, *, learned: bool = True) -> None:
         """Record the evaluation after the last step. Ties in the score go to the lower loss, and ties in both to the
         earlier one; a tie is no better score for patience, which counts from the first evaluation that `learned`.
         """

@@ -26,8 +26,8 @@ def load_data(config: RunConfig, *, scored: bool = True) -> Data | Documents:
     """
     if config.task.of_documents:
         if config.dataset.is_stream and config.training.steps is None and config.training.budget is None:
-            wrong = "dataset.streaming=true has no end, and neither training.steps nor training.budget is set"
-            raise SettingError(wrong, remedy="Set training.steps=100000, or training.budget=12h")
+            problem = "dataset.streaming=true has no end, and neither training.steps nor training.budget is set"
+            raise SettingError(problem, remedy="Set training.steps=100000, or training.budget=12h")
         return load_documents(config.dataset, config.task, config)
 
     data = config.dataset.load(config.cache, config.task.target)

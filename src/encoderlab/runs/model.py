@@ -28,16 +28,16 @@ from encoderlab.model.attention import attention_kernel
 from encoderlab.model.config import HeadSizes, ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import ClsPool, EncoderWithHeads, MeanPool, pool_windows, without_weights
 from encoderlab.model.packing import FIRST_TOKENS
-from encoderlab.system.device import Compute, choose_compute
+from encoderlab.system.device import Compute, set_up_compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import RowPrediction, Task
 from encoderlab.training.batches import Rows, scoring_batches
-from encoderlab.training.distribution import distribution, is_sharded
+from encoderlab.training.distribution import distribution_in_words, is_sharded
 from encoderlab.training.evaluation import evaluate, predict_batches
 from encoderlab.training.loss import LabelWeights
 
-READ_ON = Compute(torch.device("cpu"), torch.float32, 1, "not used yet")  # until a command chooses a device
+UNASSIGNED = Compute(torch.device("cpu"), torch.float32, 1, "not used yet")  # until a command chooses a device
 POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool()}
 Output = TypeVar("Output")
 
@@ -93,7 +93,7 @@ class Model:
         network = self.network
         if self.compute.device.type != "cpu":
             network = copy.deepcopy(network).to("cpu")
-        is_open = self.compute is not READ_ON
+        is_open = self.compute is not UNASSIGNED
         return _reopened, (self.config, self.task, network, self.provenance, self.pooler, is_open)
 
     @property
@@ -139,7 +139,7 @@ class Model:
             return [f"{compute}, by onnxruntime"]
         dropout = 0.0 if self.provenance else self.shape.attention_dropout
         kernel = attention_kernel(compute.device, compute.precision, dropout, self.shape.head_width)
-        sharing = distribution(self.config.training, self.processes)
+        sharing = distribution_in_words(self.config.training, self.processes)
         lines = [str(compute) if sharing is None else f"{compute}, {sharing}", f"attention: {kernel}"]
         if self.compiled is not None:
             lines[-1] += f", {self.compiled}"
@@ -155,7 +155,7 @@ class Model:
         return self.task.rows(tokenize_examples(examples, self.tokenizer))
 
     def scoring_batches(self, rows: Rows, processes: Processes = SINGLE_PROCESS) -> Iterator[Batch]:
-        """Yield each of `rows` once, on the model's device; the `processes` are dealt them in turn."""
+        """Yield each of `rows` once, on the model's device; the `processes` take batches in turn."""
         return scoring_batches(rows, self.tokenizer.pad_id, self.compute.device, self.shape.d_model, processes)
 
     def evaluate(self, rows: Rows) -> SplitScores:
@@ -197,8 +197,8 @@ class Model:
     def _examples(self, texts: str | Sequence[str | tuple[str, str]]) -> list[Example]:
         listed = [texts] if isinstance(texts, str) else texts
         if not isinstance(listed, Sequence) or not all(map(_is_text, listed)):
-            wrong = f"{one_line(repr(listed))[:80]} is not a list of texts"
-            raise SettingError(wrong, allowed='["..."], or pairs as [("...", "...")]')
+            problem = f"{one_line(repr(listed))[:80]} is not a list of texts"
+            raise SettingError(problem, allowed='["..."], or pairs as [("...", "...")]')
         examples = []
         for text in listed:
             first, second = text if isinstance(text, tuple) else (text, None)
@@ -283,8 +283,8 @@ class Model:
     def own_dataset(self) -> DatasetConfig:
         """Return the dataset the model was trained on. Raises DataError for a model without a run."""
         if self.config.dataset is None:
-            wrong = f"{self.name} is a model without a run, so its dataset and its splits are unknown"
-            raise DataError(wrong, remedy="Set text=... or input=FILE, or, with eval, dataset=...")
+            problem = f"{self.name} is a model without a run, so its dataset and its splits are unknown"
+            raise DataError(problem, remedy="Set text=... or input=FILE, or, with eval, dataset=...")
         return self.config.dataset
 
 
@@ -297,11 +297,11 @@ def _reopened(
     is_open: bool,
 ) -> Model:
     """Return a model that was pickled, on the device that its settings choose on this machine if it was open."""
-    compute = READ_ON
+    compute = UNASSIGNED
     if is_open:
         training = config.training
         width = config.model.resolve(None).d_model
-        compute = choose_compute(training.device, training.precision.value, training.threads, width=width)
+        compute = set_up_compute(training.device, training.precision.value, training.threads, width=width)
         network.to(compute.device)
     return Model(config, task, network, compute, provenance, pooler)
 

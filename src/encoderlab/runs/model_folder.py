@@ -27,10 +27,10 @@ from encoderlab.exchange.sentences import normalizes, sentence_pooling
 from encoderlab.exchange.weights import check_shapes, read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, weight_shapes, without_weights
-from encoderlab.runs.model import READ_ON, Model, Provenance
+from encoderlab.runs.model import UNASSIGNED, Model, Provenance
 from encoderlab.settings import CACHE, REQUIRED, without_folders
 from encoderlab.shipped import shipped_folder, suggestion
-from encoderlab.system.device import choose_compute
+from encoderlab.system.device import set_up_compute
 from encoderlab.system.files import MANIFEST, atomic_write, differing_files, write_manifest
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.classification import ClassificationConfig
@@ -172,11 +172,11 @@ def open_model(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS, *, or_
     if not isinstance(model.network, EncoderWithHeads):
         if device not in ("auto", "cpu") or precision == "bf16":
             unusable = f"precision={precision}" if device in ("auto", "cpu") else f"device={device}"
-            wrong = f"{unusable} does not work with {run.run}, an ONNX graph"
-            raise SettingError(wrong, allowed="device=cpu precision=fp32")
+            problem = f"{unusable} does not work with {run.run}, an ONNX graph"
+            raise SettingError(problem, allowed="device=cpu precision=fp32")
         device = "cpu"
         precision = "fp32"
-    compute = choose_compute(
+    compute = set_up_compute(
         device, precision, run.threads, width=model.shape.d_model, setting="device", processes=processes
     )
     model.network.to(compute.device)
@@ -192,8 +192,8 @@ def read_model(folder: Path, *, or_graph: bool = False) -> Model:
     has_settings = graph is not None and RUN_ENTRY in read_config(folder)[GRAPH_ENTRY]
     if graph is not None and not (or_graph and has_settings):
         openers = "only predict and serve" if has_settings else "no command"
-        wrong = f"{folder} contains an ONNX graph without weights, which {openers} can open"
-        raise DataError(wrong, remedy="Use the run it was exported from")
+        problem = f"{folder} contains an ONNX graph without weights, which {openers} can open"
+        raise DataError(problem, remedy="Use the run it was exported from")
     if graph is None and is_huggingface(folder):
         return _of_huggingface(folder)
     if (folder / MANIFEST).is_file():
@@ -214,8 +214,8 @@ def read_model(folder: Path, *, or_graph: bool = False) -> Model:
         if not isinstance(provenance.longest_row, int | None):
             raise ValueError("config.json has no number as the length of the longest training row")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SettingError, yaml.YAMLError) as error:
-        wrong = f"{folder} is damaged or not an encoderlab model: {one_line(str(error))[:200]}"
-        raise DataError(wrong, remedy="Use another run") from None
+        problem = f"{folder} is damaged or not an encoderlab model: {one_line(str(error))[:200]}"
+        raise DataError(problem, remedy="Use another run") from None
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     task = config.task.build(tokenizer, labels, config.model.reach)
     if graph is not None:
@@ -223,11 +223,11 @@ def read_model(folder: Path, *, or_graph: bool = False) -> Model:
 
         shapes = without_weights(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
         network: Any = GraphModel(graph, shapes)  # it predicts, and refuses everything else
-        return Model(config, task, network, READ_ON, provenance)
+        return Model(config, task, network, UNASSIGNED, provenance)
     weights = read_weights(folder / "model.safetensors")
     required = weight_shapes(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
     check_shapes(folder, required, weights)
-    return Model(config, task, network_of(config.model, task, weights), READ_ON, provenance)
+    return Model(config, task, network_of(config.model, task, weights), UNASSIGNED, provenance)
 
 
 def _settings_of(folder: Path, content: dict[str, Any]) -> RunConfig:
@@ -263,8 +263,8 @@ def _of_huggingface(folder: Path) -> Model:
         raise DataError(f"{folder} has no tokenizer", allowed="a folder with tokenizer.json or vocab.txt")
     n_tokens = tokenizer.vocabulary_size
     if n_tokens > model.vocabulary_size:
-        wrong = f"{folder} has embeddings of {model.vocabulary_size:,} tokens, but its tokenizer has {n_tokens:,}"
-        raise DataError(wrong, remedy="Use a checkpoint with its own tokenizer")
+        problem = f"{folder} has embeddings of {model.vocabulary_size:,} tokens, but its tokenizer has {n_tokens:,}"
+        raise DataError(problem, remedy="Use a checkpoint with its own tokenizer")
     # tables are often padded to a round number of rows, which no text uses
     tables = {name: model.weights[name][:n_tokens].contiguous() for name in BY_TOKEN if name in model.weights}
     weights = model.weights | tables
@@ -278,7 +278,7 @@ def _of_huggingface(folder: Path) -> Model:
     network = network_of(shape, task, weights)
     own = network.state_dict()
     pooler = {name: weight.float() for name, weight in weights.items() if name.startswith("pool.") and name not in own}
-    return Model(config, task, network, READ_ON, Provenance(NOT_KNOWN, None, {}), pooler)
+    return Model(config, task, network, UNASSIGNED, Provenance(NOT_KNOWN, None, {}), pooler)
 
 
 def _stated_length(folder: Path, reach: int) -> int:

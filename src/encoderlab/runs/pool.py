@@ -98,9 +98,9 @@ def read_pool(config: PoolConfig, model: Model) -> Pool:
         taken.add(keys[row])
         candidates.append(row)
     if not candidates:
-        wrong = f"Every text of {file.path} has a label in column {file.label_column!r}, or repeats one that has"
+        problem = f"Every text of {file.path} has a label in column {file.label_column!r}, or repeats one that has"
         remedy = "Add texts, or set label_column=NAME for labels of another kind, in a new column"
-        raise DataError(wrong, remedy=remedy)
+        raise DataError(problem, remedy=remedy)
     return Pool(file, names, ids, added, marks, np.array(candidates, np.int64), n_repeated)
 
 
@@ -109,21 +109,21 @@ def _read_file(path: Path, config: PoolConfig, model: Model, *, labelled: bool =
     dialect = inputs.dialect_of(model, config.dialect)
     kind = format_of(path)
     if kind in (Format.folder, Format.conll):
-        wrong = f"{path} holds no table of texts"
-        raise DataError(wrong, allowed="csv, tsv, xlsx, jsonl, json, parquet, txt", remedy="Choose a file of texts")
+        problem = f"{path} holds no table of texts"
+        raise DataError(problem, allowed="csv, tsv, xlsx, jsonl, json, parquet, txt", remedy="Choose a file of texts")
     if kind is Format.excel and dialect.sheet is None:
         dialect = replace(dialect, sheet=_sheet(path, config, model))
     cells = {} if kind is Format.txt else first_cells(path, kind, dialect, "{}_column")
     text = _text_column(path, kind, cells, config, model)
     label = _label_column(path, cells, config, model)
     if labelled and label not in cells:
-        wrong = f"{path} has no column {label!r} of labels"
-        raise DataError(wrong, allowed=", ".join(cells), remedy="Set label_column=COLUMN")
+        problem = f"{path} has no column {label!r} of labels"
+        raise DataError(problem, allowed=", ".join(cells), remedy="Set label_column=COLUMN")
     trained = model.config.dataset
     pair = config.text_pair_column or getattr(trained, "text_pair", None)
     if label in {SELECTED, pair, *([text] if isinstance(text, str) else text)}:
-        wrong = f"{label!r} cannot be the column of labels: texts, or why a row was chosen, are in it"
-        raise SettingError(wrong, remedy="Set label_column=NAME")
+        problem = f"{label!r} cannot be the column of labels: texts, or why a row was chosen, are in it"
+        raise SettingError(problem, remedy="Set label_column=NAME")
     split = read_unlabelled(path, text=text, text_pair=pair, words=False, dialect=dialect, cache_dir=config.cache)
     labels = list(_column(split, label)) if label in cells else [""] * len(split)
     marks = list(_column(split, SELECTED)) if SELECTED in cells else [""] * len(split)

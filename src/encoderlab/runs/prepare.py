@@ -26,16 +26,16 @@ from encoderlab.runs.load_data import has_rows_to_score, load_data
 from encoderlab.runs.model import Model, build_network
 from encoderlab.runs.pretrained import load_into, load_start, shape_for, start_fingerprint, tokenizer_for
 from encoderlab.runs.records import announce, open_run
-from encoderlab.runs.resume import environment_of, resumed, threads_of
+from encoderlab.runs.resume import environment_of, settings_to_run_with, threads_of
 from encoderlab.runs.run import Run
 from encoderlab.runs.settle import Facts, settle, too_few_to_hold_out
 from encoderlab.runs.tokens import Tokens
 from encoderlab.runs.tracking import check_trackers
-from encoderlab.system.device import Compute, choose_compute
+from encoderlab.system.device import Compute, set_up_compute
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.sentence_rows import SentenceRows
-from encoderlab.training.batches import MicroBatches, Rows
+from encoderlab.training.batches import MicroBatchCount, Rows
 from encoderlab.training.config import length_in_words, seconds_of, steps_per_epoch, total_steps
 from encoderlab.training.distribution import compile_encoder, is_sharded, seconds_uncompiled
 from encoderlab.training.optimizer import freeze
@@ -44,13 +44,12 @@ LINEAR_HEAD = "The head was initialised with a logistic regression on the vector
 
 
 @dataclass(frozen=True, slots=True)
-class Training:
+class PreparedRun:
     """A run that is ready for its first step.
 
     The `model` has the final settings; `requested` are those before the open ones were decided, and `notes` say what
     was decided. `data_notes` say which rows are read in part. `rows` are those of `train` and of the
-    splits that are scored. `head_alone` is what the finetuned model is compared with, or takes its place (None: it is
-    not).
+    splits that are scored. `head_alone` is compared with the finetuned model or replaces it; None: neither.
     """
 
     command: str
@@ -58,7 +57,7 @@ class Training:
     data: Data | Documents
     model: Model
     rows: Mapping[str, Rows]
-    micro_batches: MicroBatches
+    micro_batches: MicroBatchCount
     notes: list[str]
     data_notes: list[str]
     files: Mapping[str, str]
@@ -90,14 +89,14 @@ class Training:
         announce(parameters, *model.choices, str(self.micro_batches), length, f"run folder {run.folder}")
 
 
-def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bool = True) -> Training:
+def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bool = True) -> PreparedRun:
     """Read the data and the weights to start from, settle every open setting, and build the model and its rows.
 
     Unless a split is to be `scored`, none needs to have labels. Raises SettingError or DataError, each with a remedy,
     for anything that does not fit together or this machine.
     """
     # A run that is resumed brings its settings. Only here are there two configs: what was asked for, and what it gives.
-    requested = resumed(config, command, processes)
+    requested = settings_to_run_with(config, command, processes)
     _check_command(requested, command, processes)
     config = requested
 
@@ -123,7 +122,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
 
         # Every open setting is decided here, from facts alone.
         width = config.model.resolve(shape_for(config.task, start)).d_model
-        compute = choose_compute(
+        compute = set_up_compute(
             config.training.device,
             config.training.precision.value,
             threads_of(config, processes),
@@ -140,7 +139,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
             has_validation=data.has_validation,
             is_tested=bool(names) or not scored,
             paired=data.paired,
-            start=shape_for(config.task, start),
+            start_shape=shape_for(config.task, start),
             teacher_width=None if teacher is None else teacher.width,
             dataset=data.decided,
             device=compute.device.type,
@@ -160,7 +159,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
             print(note, file=sys.stderr)
         rows = taught(config, model, start, teacher, data, rows)
 
-    micro_batches = MicroBatches.of(requested.training, config.training, processes)
+    micro_batches = MicroBatchCount.of(requested.training, config.training, processes)
     if config.task.of_vectors:
         micro_batches = replace(micro_batches, reason="of rows that are compared", open=False)
 
@@ -171,12 +170,12 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
         notes += more
         notes += start_at_linear_head(model, data, rows)
     model.compiled = compile_if_it_pays(model, rows["train"])
-    if config.resume is not None:  # its settings are settled, so that only its records know what was decided
+    if config.resume is not None:  # its settings are already final; the notes are in its records
         resume = Run(config.resume)  # which other machines need not have
         notes = processes.broadcast_from_main(lambda: environment_of(resume).get("notes")) or notes
     files = {} if teacher is None else teacher.fingerprints(config)
     files |= start_fingerprint(config, processes)
-    return Training(command, requested, data, model, rows, micro_batches, notes, data_notes, files, head_alone)
+    return PreparedRun(command, requested, data, model, rows, micro_batches, notes, data_notes, files, head_alone)
 
 
 def splits_to_score(config: RunConfig, data: Data | Documents) -> list[str]:
@@ -206,16 +205,16 @@ def _check_command(config: RunConfig, command: str, processes: Processes) -> Non
     check_trackers(config)
     task = config.task
     if command == "pretrain" and task.command != "pretrain":
-        wrong = f"task={task.name} needs labels, which pretraining does not use"
-        raise SettingError(wrong, remedy=f"Remove task, or run encoderlab train task={task.name}")
+        problem = f"task={task.name} needs labels, which pretraining does not use"
+        raise SettingError(problem, remedy=f"Remove task, or run encoderlab train task={task.name}")
     if command in ("train", "finetune") and task.command != "train":
         raise SettingError(f"task={task.name} has no labels to predict", remedy=f"Run encoderlab {task.command}")
     if task.of_vectors and config.starts_from is None:
-        wrong = f"task={task.name} keeps the vectors of an encoder near those it had, but init_from names none"
-        raise SettingError(wrong, remedy="Set init_from=mini-en, or to another encoder")
+        problem = f"task={task.name} keeps the vectors of an encoder near those it had, but init_from names none"
+        raise SettingError(problem, remedy="Set init_from=mini-en, or to another encoder")
     if task.of_vectors and processes.size > 1:
-        wrong = f"task={task.name} needs a single process, and there are {processes.size}"
-        raise SettingError(wrong, remedy="Start one process")
+        problem = f"task={task.name} needs a single process, and there are {processes.size}"
+        raise SettingError(problem, remedy="Start one process")
     if isinstance(config, DistillConfig):
         check_distillation(config, processes)
 

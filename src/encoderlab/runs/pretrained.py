@@ -52,8 +52,8 @@ TASK_HEADS = ("sequence_head", "token_head")
 def load_start(config: RunConfig, processes: Processes) -> Model | None:
     """Return the encoder that the run starts from, read by the main process; None for fresh weights.
 
-    Of a model to be sharded, the others only get the shapes of the weights. Raises SettingError if the settings of the
-    model contradict it, before any data is read.
+    If the model is to be sharded, the others only get the shapes of the weights. Raises SettingError if the settings
+    of the model contradict it, before any data is read.
     """
     init_from = config.starts_from
     if init_from is None:
@@ -140,8 +140,8 @@ def tokenizer_for(config: RunConfig, data: Data | Documents, start: Model | None
     difference = "" if start is None else vocabulary_difference(tokenizer, start.tokenizer)
     if difference:
         name = getattr(settings, "name", None) or settings_to_dict(settings)["schema"]
-        wrong = f"The tokenizer {name} is not that of init_from={config.starts_from}: {difference}"
-        raise SettingError(wrong, remedy="Use tokenizer=as_pretrained")
+        problem = f"The tokenizer {name} is not that of init_from={config.starts_from}: {difference}"
+        raise SettingError(problem, remedy="Use tokenizer=as_pretrained")
     return tokenizer
 
 
@@ -174,10 +174,10 @@ def vocabulary_difference(mine: Tokenizer, other: Tokenizer) -> str:
     """Return the first difference between two tokenizers in words; "" if their ids mean the same."""
     if mine.fingerprint == other.fingerprint:
         return ""
-    its = mine.pieces(range(mine.vocabulary_size))
-    others = other.pieces(range(other.vocabulary_size))
-    if its != others:
-        return f"{len(its):,} tokens, which are not its {len(others):,}"
+    own_pieces = mine.pieces(range(mine.vocabulary_size))
+    other_pieces = other.pieces(range(other.vocabulary_size))
+    if own_pieces != other_pieces:
+        return f"{len(own_pieces):,} tokens, which are not its {len(other_pieces):,}"
     return "" if mine.encode([PROBE]) == other.encode([PROBE]) else f"it splits {PROBE!r} differently"
 
 
@@ -214,9 +214,9 @@ def fetch_model_folder(name: str) -> Path:
             folder = Path(snapshot_download(name, allow_patterns=DOWNLOADED, local_files_only=not online))
     except (OSError, ValueError, http_error()) as error:  # the hub's own errors are of these kinds
         reason = str(error).strip().partition("\n")[0].rstrip(".")[:200] if online else "it cannot be reached"
-        wrong = f"{name} is not a folder, and not available on the hub {constants.ENDPOINT}: {reason}"
+        problem = f"{name} is not a folder, and not available on the hub {constants.ENDPOINT}: {reason}"
         remedy = "Check the name (OWNER/NAME), the network and HF_TOKEN, or set HF_HOME to a cache that has it"
-        raise DataError(wrong, remedy=remedy) from None
+        raise DataError(problem, remedy=remedy) from None
     if not any(folder.glob("model*.safetensors")):
         remedy = "Convert weights in another format with transformers' save_pretrained, if you trust them"
         raise DataError(f"{name} has no readable weights", allowed="a model with model.safetensors", remedy=remedy)

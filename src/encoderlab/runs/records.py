@@ -22,7 +22,7 @@ from omegaconf import OmegaConf
 
 from encoderlab.config import TRAINING_COMMANDS
 from encoderlab.config.commands import GROUPS, SCHEMAS, CommandConfig, RunConfig, open_settings, settings_to_dict
-from encoderlab.config.composing import composed, read_line
+from encoderlab.config.composing import composed, parse_command_line
 from encoderlab.data.data import Data
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.documents import Documents
@@ -81,8 +81,8 @@ def _refuse_changed_data(run: Run, config: RunConfig, data: Data | Documents, fi
     changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     if changed:
         named = [f"{name}={getattr(config, name)}" if hasattr(config, name) else name for name in changed]
-        wrong = f"The data of {' and '.join(named)} have changed since the run in {run.folder} was started"
-        raise DataError(wrong, remedy="Restore them, or remove resume to start a new run")
+        problem = f"The data of {' and '.join(named)} have changed since the run in {run.folder} was started"
+        raise DataError(problem, remedy="Restore them, or remove resume to start a new run")
 
 
 def announce(*lines: str) -> None:
@@ -209,7 +209,7 @@ def run_facts(run: Run, command: str) -> dict[str, Any]:
 def _unlike_own(settings: Mapping[str, Any], command: str) -> dict[str, Any]:
     """Return the settings that differ from the command's own, and of other kinds of groups from their defaults."""
     composes = command in TRAINING_COMMANDS  # the others need a run
-    own = dict(flat_settings(settings_to_dict(composed(read_line(command, []))))) if composes else {}
+    own = dict(flat_settings(settings_to_dict(composed(parse_command_line(command, []))))) if composes else {}
     for group in GROUPS:
         kind = settings.get(f"{group}.schema")
         if kind is not None and kind != own.get(f"{group}.schema"):

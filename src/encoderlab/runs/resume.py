@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from encoderlab.config.commands import RunConfig, settings_to_dict
 from encoderlab.config.composing import settings_from_dict
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.runs.run import Run, check_free
-from encoderlab.runs.settle import Config
+from encoderlab.runs.settle import AnyRunConfig
 from encoderlab.settings import flat_settings
 from encoderlab.system.processes import Processes
 
@@ -49,7 +49,9 @@ MAY_CHANGE = LOGGING | HARDWARE | PATHS | LIMITS
 AUTO = "auto"
 
 
-def resumed(config: Config, command: str, processes: Processes, explicit: Collection[str] | None = None) -> Config:
+def settings_to_run_with(
+    config: AnyRunConfig, command: str, processes: Processes, explicit: Collection[str] | None = None
+) -> AnyRunConfig:
     """Return the settings of the run that `config.resume` names, with `resume` and `run_dir` its folder; those of a new
     run have no `resume`.
 
@@ -60,10 +62,10 @@ def resumed(config: Config, command: str, processes: Processes, explicit: Collec
     """
     if explicit is None and config.overrides is not None:
         explicit = {override.partition("=")[0].lstrip("+~") for override in config.overrides}
-    return processes.broadcast_from_main(lambda: _resumed(config, command, explicit))
+    return processes.broadcast_from_main(lambda: _settings_to_run_with(config, command, explicit))
 
 
-def _resumed(config: Config, command: str, explicit: Collection[str] | None) -> Config:
+def _settings_to_run_with(config: AnyRunConfig, command: str, explicit: Collection[str] | None) -> AnyRunConfig:
     if config.resume == AUTO:
         settings = _latest_unfinished(config, command)
     elif config.resume is not None:
@@ -106,7 +108,7 @@ def threads_of(config: RunConfig, processes: Processes) -> int | None:
     return processes.broadcast_from_main(recorded)
 
 
-def _named(config: Config, command: str, resume: str, explicit: Collection[str] | None) -> Config:
+def _named(config: AnyRunConfig, command: str, resume: str, explicit: Collection[str] | None) -> AnyRunConfig:
     """Return the settings of the run in the folder `resume`."""
     run = Run(resume)
     if config.run_dir is not None and Path(config.run_dir).resolve() != run.folder.resolve():
@@ -115,7 +117,7 @@ def _named(config: Config, command: str, resume: str, explicit: Collection[str] 
     return _merged(config, command, run, explicit, MAY_CHANGE)
 
 
-def _latest_unfinished(config: Config, command: str) -> Config | None:
+def _latest_unfinished(config: AnyRunConfig, command: str) -> AnyRunConfig | None:
     """Return the settings of the latest unfinished run that agrees with `config`; None if there is none."""
     usual = (Path("outputs") / command / config.task.name).glob("*")
     folders = usual if config.run_dir is None else [Path(config.run_dir)]
@@ -134,35 +136,67 @@ def _latest_unfinished(config: Config, command: str) -> Config | None:
     return None
 
 
-def _merged(config: Config, command: str, run: Run, explicit: Collection[str] | None, may_change: Set[str]) -> Config:
+def _merged(
+    config: AnyRunConfig, command: str, run: Run, explicit: Collection[str] | None, may_change: Set[str]
+) -> AnyRunConfig:
     """Return the run's settings, with those that may change as now set. Raises SettingError naming every other
-    difference, or if the run is finished. Overrides set a setting by its name, its group (`model=mini`), or an
-    experiment. Those that may not change are compared with what was composed when the run began, too, so that the same
-    line resumes a run whose open settings were decided.
+    difference, or if the run is finished.
     """
     record = environment_of(run)
+    _check_unfinished(run, record, command)
+    recorded = read_record(run.config_file, lambda text: settings_from_dict(yaml.safe_load(text), type(config)))
+    settings = dict(flat_settings(plain(recorded)))
+    changed = _changed(config, settings, record.get("composed", {}), explicit, may_change)
+    _refuse_changes(run, settings, changed, may_change)
+    return _apply(recorded, changed, config, run)
+
+
+def _check_unfinished(run: Run, record: Mapping[str, Any], command: str) -> None:
+    """Raise SettingError if the run is finished or was started by another command."""
     if (started_by := record.get("command")) != command:
         remedy = f"Run encoderlab {started_by} resume=..." if started_by in TRAINING_COMMANDS else ""
         raise SettingError(f"{run.folder} was started by encoderlab {started_by}", remedy=remedy)
     if run.finished:
         remedy = "Start a new one, or run encoderlab finetune or pretrain with init_from=... to build on it"
         raise SettingError(f"The run in {run.folder} is finished", remedy=remedy)
-    recorded = read_record(run.config_file, lambda text: settings_from_dict(yaml.safe_load(text), type(config)))
-    settings = dict(flat_settings(plain(recorded)))
-    composed = dict(flat_settings(record.get("composed", {})))
+
+
+def _changed(
+    config: RunConfig,
+    settings: Mapping[str, Any],
+    composed: Mapping[str, Any],
+    explicit: Collection[str] | None,
+    may_change: Set[str],
+) -> dict[str, Any]:
+    """Return the settings of `config` that differ from the run's `settings`, as now set.
+
+    Overrides set a setting by its name, its group (`model=mini`), or an experiment. Those that may not change are
+    compared with what was `composed` when the run began, too, so that the same line resumes a run whose open settings
+    were decided.
+    """
+    began_with = dict(flat_settings(composed))
     changed = {}
     for key, value in flat_settings(plain(config)):
         if not _is_explicit(key, explicit) or value == settings.get(key):
             continue
         # What a group or an experiment sets may be what the run began with, before its open settings were decided.
         is_named = explicit is None or key in explicit
-        if value != composed.get(key, settings.get(key)) or (is_named and key in may_change):
+        if value != began_with.get(key, settings.get(key)) or (is_named and key in may_change):
             changed[key] = value
+    return changed
+
+
+def _refuse_changes(run: Run, settings: Mapping[str, Any], changed: Mapping[str, Any], may_change: Set[str]) -> None:
+    """Raise SettingError naming every changed setting that may not change."""
     refused = [key for key in changed if key not in may_change]
     if refused:
         both = ", ".join(f"{key}={changed[key]} (the run: {settings.get(key)})" for key in refused)
-        wrong = f"The run in {run.folder} was started with other settings: {both}"
-        raise SettingError(wrong, remedy="Remove them, or start a new run")
+        problem = f"The run in {run.folder} was started with other settings: {both}"
+        raise SettingError(problem, remedy="Remove them, or start a new run")
+
+
+def _apply(recorded: AnyRunConfig, changed: Mapping[str, Any], config: AnyRunConfig, run: Run) -> AnyRunConfig:
+    """Return the `recorded` settings of a run with the changed ones, and with what `config` says of this start."""
     merged = settings_to_dict(replace(recorded, cache_dir=config.cache_dir))
     for key, value in changed.items():
         group, _, name = key.rpartition(".")
@@ -193,8 +227,8 @@ def read_record(path: Path, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(path.read_text(encoding="utf-8"))
     except OSError:
-        wrong = f"{path.parent} is not a run folder: it has no {path.name}"
-        raise DataError(wrong, remedy="Use a run folder, as printed by training") from None
+        problem = f"{path.parent} is not a run folder: it has no {path.name}"
+        raise DataError(problem, remedy="Use a run folder, as printed by training") from None
     except (OmegaConfBaseException, yaml.YAMLError, TypeError, AttributeError, KeyError, ValueError) as error:
         remedy = "Start a new run: this one was started by another version of encoderlab, or is damaged"
         raise DataError(f"{path} cannot be read: {one_line(str(error))[:200]}", remedy=remedy) from None

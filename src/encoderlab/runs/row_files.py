@@ -46,8 +46,8 @@ def format_to_write(config: OutputConfig) -> PredictionFormat:
     """Return the format that is set, or that of `output`'s extension. Raises SettingError if it cannot be written."""
     form = config.format or format_by_name(config.output, "Choose one of these, or set format")
     if form in BINARY and config.output is None:
-        wrong = f"format={form.name} cannot be written to standard output"
-        raise SettingError(wrong, remedy=f"Set output=FILE.{form.name}")
+        problem = f"format={form.name} cannot be written to standard output"
+        raise SettingError(problem, remedy=f"Set output=FILE.{form.name}")
     return form
 
 
@@ -55,8 +55,8 @@ def format_by_name(output: str | None, remedy: str) -> PredictionFormat:
     """Return the format of a file's extension, or csv. Raises SettingError, with `remedy`, if it cannot be written."""
     extension = Path(output or "").suffix.lower()
     if extension in NOT_WRITTEN:
-        wrong = f"Rows cannot be written as {extension} ({output})"
-        raise SettingError(wrong, allowed=", ".join(ENDINGS), remedy=remedy)
+        problem = f"Rows cannot be written as {extension} ({output})"
+        raise SettingError(problem, allowed=", ".join(ENDINGS), remedy=remedy)
     return ENDINGS.get(extension, PredictionFormat.csv)
 
 
@@ -138,8 +138,8 @@ def _write_xlsx(file: TextIO, rows: Iterator[Row], types: Types, columns: Sequen
             sheet.append(cells(map(_excel_cell, row.values())))
         except IllegalCharacterError:
             allowed = f"{EXCEL_ROWS:,} rows, {EXCEL_CELL:,} characters in a cell, and no control characters"
-            wrong = f"Row {number + 1:,} does not fit into an Excel sheet"
-            raise DataError(wrong, allowed=allowed, remedy="Write csv or parquet") from None
+            problem = f"Row {number + 1:,} does not fit into an Excel sheet"
+            raise DataError(problem, allowed=allowed, remedy="Write csv or parquet") from None
     book.save(cast("BinaryIO", file.buffer))
 
 

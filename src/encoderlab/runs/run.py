@@ -155,8 +155,8 @@ class Run:
         file cannot be written.
         """
         check_free(run_dir)
-        unused = f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
-        run = cls(run_dir or Path("outputs") / command / task / unused)
+        folder_name = f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{uuid.uuid4().hex[:6]}"
+        run = cls(run_dir or Path("outputs") / command / task / folder_name)
         with run._locked(command):
             check_free(run_dir)  # again, because another process may have filled it in between
             try:
@@ -212,8 +212,8 @@ class Run:
             if not isinstance(error, OSError):
                 raise
             if was_there and isinstance(error, FileNotFoundError) and not self.folder.is_dir():
-                wrong = f"The run folder {self.folder} has gone: it was moved or deleted"
-                raise TrainingError(wrong, remedy="Leave it in place until the run ends") from None
+                problem = f"The run folder {self.folder} has gone: it was moved or deleted"
+                raise TrainingError(problem, remedy="Leave it in place until the run ends") from None
             what = f"{error.filename or self.folder} cannot be written or read: {error.strerror or error}"
             remedy = "Free space, make the folder writable, or set run_dir=... to another one"
             raise TrainingError(what, remedy=remedy) from None

@@ -35,7 +35,7 @@ from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.runs.tokens import RowLengths
 from encoderlab.tasks.classification import is_uneven
 from encoderlab.tasks.task import TaskConfig
-from encoderlab.training.batches import n_micro_batches
+from encoderlab.training.batches import initial_micro_batches
 from encoderlab.training.config import (
     MANY_LABELS,
     Batching,
@@ -50,7 +50,7 @@ LONGEST_FROM_SCRATCH = 512  # tokens: the most that rows can decide for an encod
 PRETRAINING_LENGTH = 128
 SHORTEST = 32  # tokens: shorter sequences save nothing, and later inputs may be longer than the training rows
 COVERED = 99  # percent of the training rows that `model.max_length` holds whole
-Config = TypeVar("Config", bound=RunConfig)
+AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Facts:
 
     `survey` has the statistics of each split of labelled rows (None: documents), and `n_rows` the number of rows of
     each split that is used. `row_lengths` returns the length of each training row for a task and the most tokens that
-    are read. `start` is the shape of the encoder that the run starts from (None: fresh weights).
+    are read. `start_shape` is that of the encoder that the run starts from (None: fresh weights).
     """
 
     row_lengths: RowLengths
@@ -70,14 +70,14 @@ class Facts:
     has_validation: bool = True
     is_tested: bool = True  # on rows that it is not trained on, unless nobody asks for scores
     paired: bool = False
-    start: ModelConfig | None = None
+    start_shape: ModelConfig | None = None
     teacher_width: int | None = None
     dataset: Mapping[str, object] = field(default_factory=dict)  # settings that were decided while the rows were read
     device: str = "cpu"
     processes: int = 1
 
 
-def settle(config: Config, facts: Facts) -> tuple[Config, list[str]]:
+def settle(config: AnyRunConfig, facts: Facts) -> tuple[AnyRunConfig, list[str]]:
     """Return the settings of a run with none left open, and a note on each decision that a user may want to know.
 
     Raises SettingError if settings contradict the starting encoder, DataError if no rows can be made of the data.
@@ -98,21 +98,21 @@ def settle(config: Config, facts: Facts) -> tuple[Config, list[str]]:
         notes += more
 
     # The shape of the model.
-    model = settle_shape(config, facts)
-    model, more = settle_length(model, task, facts)
+    shape = settle_shape(config, facts)
+    shape, more = settle_length(shape, task, facts)
     notes += more
 
     # How it is trained. A row's length is known only now.
-    lengths = facts.row_lengths(task, model.reach)
-    training, more = settle_few_rows(config.training, task, model, facts)
+    lengths = facts.row_lengths(task, shape.reach)
+    training, more = settle_few_rows(config.training, task, shape, facts)
     notes += more
-    training = settle_epochs(training, task, facts, lengths, model.reach)
-    training, more = settle_learning_rate(training, task, model, facts)
+    training = settle_epochs(training, task, facts, lengths, shape.reach)
+    training, more = settle_learning_rate(training, task, shape, facts)
     notes += more
     training, more = settle_validation(training, task, facts)
     notes += more
-    training = settle_micro_batches(training, task, model, facts, lengths)
-    return replace(config, task=task, model=model, training=training), notes
+    training = settle_micro_batches(training, task, shape, facts, lengths)
+    return replace(config, task=task, model=shape, training=training), notes
 
 
 def settle_shape(config: RunConfig, facts: Facts) -> ModelConfig:
@@ -121,35 +121,35 @@ def settle_shape(config: RunConfig, facts: Facts) -> ModelConfig:
     Without pairs there is nothing to read separately, except by encoders that are trained to be started from. Raises
     SettingError if they do not match the starting encoder.
     """
-    model = config.model.resolve(facts.start)
-    if config.task.of_vectors and model.pooling not in (Pooling.cls, Pooling.mean):
-        wrong = f"model.pooling={model.pooling.value} has weights of its own, but the vectors of texts are trained"
-        raise SettingError(wrong, allowed="cls or mean")
-    return model if facts.paired or config.task.of_vectors else replace(model, pairs=Pairs.joint)
+    shape = config.model.resolve(facts.start_shape)
+    if config.task.of_vectors and shape.pooling not in (Pooling.cls, Pooling.mean):
+        problem = f"model.pooling={shape.pooling.value} has weights of its own, but the vectors of texts are trained"
+        raise SettingError(problem, allowed="cls or mean")
+    return shape if facts.paired or config.task.of_vectors else replace(shape, pairs=Pairs.joint)
 
 
-def settle_length(model: ModelConfig, task: TaskConfig, facts: Facts) -> tuple[ModelConfig, list[str]]:
+def settle_length(shape: ModelConfig, task: TaskConfig, facts: Facts) -> tuple[ModelConfig, list[str]]:
     """Decide the most tokens that the model reads: what the training rows need, up to what the encoder can read.
 
     Documents fit any length: there it is the starting encoder's own, or PRETRAINING_LENGTH. So do texts whose vectors
     are trained for other texts.
     """
-    if model.max_length is not None:
-        return model, []
+    if shape.max_length is not None:
+        return shape, []
     if facts.survey is None or task.of_vectors:
-        length = PRETRAINING_LENGTH if facts.start is None else facts.start.reach
+        length = PRETRAINING_LENGTH if facts.start_shape is None else facts.start_shape.reach
         why = "the default for documents, or the length of the pretrained encoder"
     else:
-        longest = LONGEST_FROM_SCRATCH if facts.start is None else facts.start.reach
+        longest = LONGEST_FROM_SCRATCH if facts.start_shape is None else facts.start_shape.reach
         lengths = facts.row_lengths(task, longest)
         needed = int(np.percentile(lengths, COVERED, method="higher"))
         length = min(max(needed, SHORTEST), longest)
         why = f"enough for {COVERED}% of the training rows, and at most {longest}"
-    return replace(model, max_length=length), [f"model.max_length={length}, {why}"]
+    return replace(shape, max_length=length), [f"model.max_length={length}, {why}"]
 
 
 def settle_few_rows(
-    training: TrainingConfig, task: TaskConfig, model: ModelConfig, facts: Facts
+    training: TrainingConfig, task: TaskConfig, shape: ModelConfig, facts: Facts
 ) -> tuple[TrainingConfig, list[str]]:
     """Decide how few training rows are batched, and which layers stay as pretrained.
 
@@ -158,26 +158,26 @@ def settle_few_rows(
     """
     few = False
     rare = 0
-    if facts.start is not None and task.one_class_per_text:
+    if facts.start_shape is not None and task.one_class_per_text:
         rare = few_rare_rows(training, facts)
         few = rare > 0 or has_few_rows(training, task, n_before_holding_out(facts), len(facts.labels))
     batching = training.batching or (Batching.random if few else Batching.length)
     freeze_layers = training.freeze_layers
     if freeze_layers is None:
-        freeze_layers = model.n_layers // 4 if few else 0
+        freeze_layers = shape.n_layers // 4 if few else 0
     training = replace(training, batching=batching, freeze_layers=freeze_layers)
-    return training, _few_rows_notes(training, task, model, facts, rare)
+    return training, _few_rows_notes(training, task, shape, facts, rare)
 
 
 def _few_rows_notes(
-    training: TrainingConfig, task: TaskConfig, model: ModelConfig, facts: Facts, rare: int
+    training: TrainingConfig, task: TaskConfig, shape: ModelConfig, facts: Facts, rare: int
 ) -> list[str]:
     """Return a sentence on how a run on few training rows, or few of rare labels, is trained, if they are few."""
     if facts.survey is None:
         return []
     frozen = ""
     if training.freeze_layers:
-        layers = f"{training.freeze_layers} of {model.n_layers} layers"
+        layers = f"{training.freeze_layers} of {shape.n_layers} layers"
         frozen = f"the embeddings and {layers} stay as pretrained (training.freeze_layers)"
     if has_few_rows(training, task, n_before_holding_out(facts), len(facts.labels)):
         kept = "none are held out for validation, and the last weights are kept (training.min_validation_rows)"
@@ -240,14 +240,14 @@ def settle_epochs(
 
 
 def settle_learning_rate(
-    training: TrainingConfig, task: TaskConfig, model: ModelConfig, facts: Facts
+    training: TrainingConfig, task: TaskConfig, shape: ModelConfig, facts: Facts
 ) -> tuple[TrainingConfig, list[str]]:
     """Decide the peak learning rate by the encoder's width; it is lower for classes of pairs read separately."""
     if training.learning_rate is not None:
         return training, []
-    peak = peak_for_width(model.d_model)
+    peak = peak_for_width(shape.d_model)
     suits = "the encoder's width"
-    if task.one_class_per_text and model.pairs is Pairs.separate:
+    if task.one_class_per_text and shape.pairs is Pairs.separate:
         peak *= PEAK_OF_PAIRS
         suits += ", and pairs that are read separately"
     return replace(training, learning_rate=peak), [f"training.learning_rate={peak:g}, suited to {suits}"]
@@ -267,7 +267,7 @@ def settle_validation(training: TrainingConfig, task: TaskConfig, facts: Facts) 
 
 
 def settle_micro_batches(
-    training: TrainingConfig, task: TaskConfig, model: ModelConfig, facts: Facts, lengths: np.ndarray
+    training: TrainingConfig, task: TaskConfig, shape: ModelConfig, facts: Facts, lengths: np.ndarray
 ) -> TrainingConfig:
     """Decide in how many micro-batches a batch is computed at first; a GPU takes more when its memory runs out."""
     required = task.n_micro_batches(training)
@@ -276,4 +276,4 @@ def settle_micro_batches(
     if training.accumulate is not None:
         return training
     longest = int(lengths.max())
-    return replace(training, accumulate=n_micro_batches(training, model, longest, facts.device, facts.processes))
+    return replace(training, accumulate=initial_micro_batches(training, shape, longest, facts.device, facts.processes))

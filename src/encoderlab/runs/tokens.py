@@ -51,7 +51,7 @@ class Tokens:
     def row_lengths(self, task: TaskConfig, max_length: int) -> np.ndarray:
         """Return the length of each training row if the model reads at most `max_length` tokens: int64 [rows].
 
-        Of a text read in windows, it is that of all its windows together. Raises DataError as `rows` does.
+        For a text read in windows, the total over its windows. Raises DataError as `rows` does.
         """
         if isinstance(self.data, Documents):
             rows = self._rows_of_documents(task.build(self.tokenizer, [], max_length))["train"]
@@ -99,13 +99,13 @@ def _check_document_rows(rows: SentenceRows | StreamedRows, name: str) -> None:
     config = cast("DocumentTaskConfig", rows.task.config)
     settings = f"task.min_characters={config.min_characters} task.min_sentences={config.min_sentences}"
     if not len(rows):
-        wrong = f"The {name} documents have no paragraph that is long enough for {settings}"
+        problem = f"The {name} documents have no paragraph that is long enough for {settings}"
         remedy = "Use smaller values, longer documents, or task.second_sentence=none task.min_sentences=1"
-        raise DataError(wrong, remedy=remedy)
+        raise DataError(problem, remedy=remedy)
     if rows.paired and rows.passages.document[0] == rows.passages.document[-1]:
-        wrong = f"Only one of the {name} documents is long enough for {settings}, but negative pairs need another"
+        problem = f"Only one of the {name} documents is long enough for {settings}, but negative pairs need another"
         remedy = "Use or hold out more documents (dataset.validation_fraction), or set task.second_sentence=none"
-        raise DataError(wrong, allowed="two documents or more", remedy=remedy)
+        raise DataError(problem, allowed="two documents or more", remedy=remedy)
     if not rows.task.is_ordinary[np.asarray(rows.store["input_ids"].values[:_LOOKED_AT])].any():
-        wrong = f"The tokenizer knows no word of the {name} documents, so there is nothing to predict"
-        raise DataError(wrong, remedy="Set tokenizer=wordpiece, which is trained on them")
+        problem = f"The tokenizer knows no word of the {name} documents, so there is nothing to predict"
+        raise DataError(problem, remedy="Set tokenizer=wordpiece, which is trained on them")

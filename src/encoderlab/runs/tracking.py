@@ -32,12 +32,12 @@ NO_NUMBERS = {"kind", "step", "split"}  # in a line of the journal
 def check_trackers(config: RunConfig) -> None:
     """Raise SettingError if the library of a tracker is not installed, before anything is trained."""
     if config.tensorboard and find_spec("tensorboard") is None:
-        wrong = "tensorboard=true needs tensorboard, which is not installed"
-        raise SettingError(wrong, remedy='Run pip install "encoderlab[tensorboard]"')
+        problem = "tensorboard=true needs tensorboard, which is not installed"
+        raise SettingError(problem, remedy='Run pip install "encoderlab[tensorboard]"')
     tracking = config.tracking
     if tracking is not None and find_spec(tracking.name) is None:
-        wrong = f"tracking={tracking.name} needs {tracking.name}, which is not installed"
-        raise SettingError(wrong, remedy=f'Run pip install "encoderlab[{tracking.name}]"')
+        problem = f"tracking={tracking.name} needs {tracking.name}, which is not installed"
+        raise SettingError(problem, remedy=f'Run pip install "encoderlab[{tracking.name}]"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ def track(run: Run) -> None:
     try:
         send(record)
     except Exception as error:  # of a library that is not ours, a server, a disk
-        wrong = f"The run in {run.folder} is finished, but {tracking.name} did not take it: {error}"
-        raise UserError(wrong) from None
+        problem = f"The run in {run.folder} is finished, but {tracking.name} did not take it: {error}"
+        raise UserError(problem) from None
 
 
 def _to_mlflow(record: Record) -> None:

@@ -39,8 +39,8 @@ def vectors_of(model: Model, split: Split, cache: Path) -> np.ndarray:
                 write_manifest(temporary, [VECTORS])
         return np.load(folder / VECTORS, mmap_mode="r")
     except OSError as error:
-        wrong = f"The cache folder {cache} cannot hold the vectors of the texts: {error.strerror or error}"
-        raise DataError(wrong, remedy="Free some space there, or set cache_dir to another folder") from error
+        problem = f"The cache folder {cache} cannot hold the vectors of the texts: {error.strerror or error}"
+        raise DataError(problem, remedy="Free some space there, or set cache_dir to another folder") from error
 
 
 def _key(model: Model, split: Split) -> str:

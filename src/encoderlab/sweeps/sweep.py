@@ -29,7 +29,15 @@ from omegaconf import DictConfig
 
 from encoderlab.config import TRAINING_COMMANDS
 from encoderlab.config.commands import COMMAND_CONFIGS, settings_to_dict
-from encoderlab.config.composing import CommandLine, as_typed, composed, explained, quote, run_hydra, typed
+from encoderlab.config.composing import (
+    CommandLine,
+    as_entered,
+    composed,
+    errors_explained,
+    quote,
+    run_hydra,
+    to_settings,
+)
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError, one_line
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.blocks import Items, Table, show
@@ -117,9 +125,11 @@ def _combine(line: CommandLine, jobs: Jobs) -> None:
         with deferred("each job saves after its step") if in_workers else nullcontext():
             run_hydra(replace(line, overrides=overrides), jobs)
     except BrokenProcessPool:
-        wrong = "A process of this sweep was killed, perhaps because memory ran out, which ended the other running jobs"
+        problem = (
+            "A process of this sweep was killed, perhaps because memory ran out, which ended the other running jobs"
+        )
         remedy = f"Repeat the line with sweep_dir={jobs.root}, and {N_JOBS}1 to run one job at a time"
-        raise TrainingError(wrong, remedy=remedy) from None
+        raise TrainingError(problem, remedy=remedy) from None
 
 
 def _finish(jobs: Jobs, *, compared: bool) -> None:
@@ -159,11 +169,11 @@ class Jobs:
         """Run the job of a config that Hydra has composed, in this process or in a launcher's worker."""
         # What was typed for this job, and what of it differs between jobs.
         hydra = HydraConfig.get()
-        overrides = as_typed(hydra.overrides.task, self.trimmed)
+        overrides = as_entered(hydra.overrides.task, self.trimmed)
         varied = {*self.varied, *(hydra.sweeper.get("params") or {})}
         own = [override for override in overrides if override.partition("=")[0] in varied]
-        with explained(self.command):
-            settings = typed(config, COMMAND_CONFIGS[self.command])
+        with errors_explained(self.command):
+            settings = to_settings(config, COMMAND_CONFIGS[self.command])
 
         # Its folder is named by these settings, so the same line finds its finished runs again.
         plain = {name: value for name, value in settings_to_dict(settings).items() if name not in ONLY_PLACES}
@@ -356,8 +366,8 @@ def _ask(study: Study, space: dict[str, BaseDistribution]) -> FrozenTrial:
     try:
         trial = study.ask(space)
     except ValueError as error:
-        wrong = f"This search was started with other values: {error}"
-        raise SettingError(wrong, remedy="Set another sweep_dir") from None
+        problem = f"This search was started with other values: {error}"
+        raise SettingError(problem, remedy="Set another sweep_dir") from None
     trial.set_user_attr("drawn", [f"{name}={value}" for name, value in trial.params.items()])
     return study.get_trials()[trial.number]
 
@@ -388,8 +398,8 @@ def score_of(folder: Run) -> float | None:
     """
     report = json.loads(folder.report_file.read_text(encoding="utf-8"))
     if SPLIT not in report["splits"]:
-        wrong = "A search needs validation rows to score trials"
-        raise SettingError(wrong, remedy="Hold some out with dataset.validation_fraction=0.1")
+        problem = "A search needs validation rows to score trials"
+        raise SettingError(problem, remedy="Hold some out with dataset.validation_fraction=0.1")
     score = report["splits"][SPLIT][report["main_score"]]
     return -score if score is not None and is_lower_better(report["main_score"]) else score
 

@@ -60,7 +60,7 @@ class Compute:
         return f"device {name}, precision {precision} ({self.reason}), {threads}{same}"
 
 
-def choose_compute(
+def set_up_compute(
     device: str = "auto",
     precision: str = "auto",
     threads: int | None = None,
@@ -70,7 +70,9 @@ def choose_compute(
     setting: str = "training.device",
     processes: Processes = SINGLE_PROCESS,
 ) -> Compute:
-    """Pick the first of CUDA, Apple's MPS and CPU that is there, unless the settings choose; `width` is d_model.
+    """Set up this process to compute as the settings say, and return what it computes on.
+
+    Picks the first of CUDA, Apple's MPS and CPU that is there, unless the settings choose; `width` is d_model.
 
     Sets the number of CPU threads of this process (`choose_threads`), makes it keep the memory it frees, picks
     `deterministic` kernels if that is asked for, and makes it flush denormal numbers to zero: they slow some CPU
@@ -93,9 +95,9 @@ def choose_compute(
 
 
 def choose_threads(threads: int | None, processes: Processes, *, deterministic: bool) -> tuple[int, str]:
-    """Return the number of CPU threads, and in words why it is not that of the cores; "" if it is, or if it is set.
+    """Return the number of CPU threads, and in words why it differs from that of the cores; "" if not, or if it is set.
 
-    It is that of the setting, else of OMP_NUM_THREADS, else one for each core that no other program keeps busy: two
+    The setting decides, else OMP_NUM_THREADS; else it is one for each core that no other program keeps busy: two
     threads of which one waits for its core were slower than one alone (benchmarks/RESULTS.md). What else the machine
     does changes nothing for several `processes`, which share its cores, and for a `deterministic` run, whose last
     digits depend on the number.
@@ -160,9 +162,9 @@ def _choose_device(name: str, setting: str, processes: Processes) -> torch.devic
     if device.type == "cuda" and gpus == 1 and "SLURM_GPUS_PER_TASK" in os.environ:  # each sees only its own GPU
         return torch.device("cuda", 0)
     if device.type == "mps" or device.index is not None or (device.type == "cuda" and processes.local_rank >= gpus):
-        wrong = f"{setting}={name} is too few devices for {processes.local_size} processes on this machine"
+        problem = f"{setting}={name} is too few devices for {processes.local_size} processes on this machine"
         allowed = "auto, cuda with a GPU for each process, or cpu"
-        raise SettingError(wrong, allowed=allowed, remedy=f"Set {setting}=cpu, or start fewer processes")
+        raise SettingError(problem, allowed=allowed, remedy=f"Set {setting}=cpu, or start fewer processes")
     return torch.device("cuda", processes.local_rank) if device.type == "cuda" else device
 
 

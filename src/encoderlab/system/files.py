@@ -76,8 +76,8 @@ def written_whole(setting: str, path: Path) -> Iterator[Path]:
         with atomic_write(path) as temporary:
             yield temporary
     except OSError as error:
-        wrong = f"{setting}={path} cannot be written: {error.strerror}"
-        raise DataError(wrong, remedy="Choose another folder") from None
+        problem = f"{setting}={path} cannot be written: {error.strerror}"
+        raise DataError(problem, remedy="Choose another folder") from None
 
 
 def atomic_write_text(path: Path, text: str) -> None:

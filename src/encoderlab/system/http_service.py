@@ -128,8 +128,8 @@ async def json_of(request: Request, example: str) -> Any:
                 if len(raw) > LARGEST_BODY:
                     raise HTTPException(413, f"The request has more than {LARGEST_BODY:,} bytes", closing)
     except TimeoutError:
-        wrong = f"The request took more than {BODY_SECONDS:g} seconds to arrive"
-        raise HTTPException(408, wrong, closing) from None
+        problem = f"The request took more than {BODY_SECONDS:g} seconds to arrive"
+        raise HTTPException(408, problem, closing) from None
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):

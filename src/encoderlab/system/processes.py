@@ -39,7 +39,7 @@ _turns = count(1)  # of `main_process_first`, which all processes call equally o
 
 
 class ConnectionLostError(TrainingError):
-    """The connection to another process has closed, or that process has not come in time."""
+    """The connection to another process has closed, or that process did not connect in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +203,13 @@ def processes_of_torchrun() -> Processes:
         rank, size, local_rank, local_size, _ = (int(os.environ[name]) for name in names)
         machine = int(os.environ.get("GROUP_RANK", "0"))
     except (KeyError, ValueError) as error:
-        wrong = f"Several processes need all of torchrun's environment variables ({error})"
-        raise SettingError(wrong, remedy="Start them with torchrun, or unset WORLD_SIZE") from None
+        problem = f"Several processes need all of torchrun's environment variables ({error})"
+        raise SettingError(problem, remedy="Start them with torchrun, or unset WORLD_SIZE") from None
     return Processes(rank, size, local_rank, local_size, machine, restarted)
 
 
 def connect(processes: Processes) -> Processes:
-    """Return the same place, connected to all processes. Raises ConnectionLostError if they do not come."""
+    """Return the same place, connected to all processes. Raises ConnectionLostError if they did not connect in time."""
     if processes.size == 1:
         return processes
     import torch

@@ -260,9 +260,11 @@ def _positive_class(config: ClassificationConfig, labels: Sequence[str]) -> int:
         return labels.index(config.positive_label)
     for name in ("positive_label", "threshold"):
         if getattr(config, name) is not None:
-            wrong = f"task.{name}={getattr(config, name)} needs two labels, but the data has {len(labels)}"
-            raise SettingError(wrong, remedy="Remove it, or set task=multilabel, which has a threshold for each label")
+            problem = f"task.{name}={getattr(config, name)} needs two labels, but the data has {len(labels)}"
+            raise SettingError(
+                problem, remedy="Remove it, or set task=multilabel, which has a threshold for each label"
+            )
     if config.score is ClassificationScore.f1:
-        wrong = f"task.score=f1 needs two labels, but the data has {len(labels)}"
-        raise SettingError(wrong, remedy="Set task.score=f1_macro or task.score=f1_weighted")
+        problem = f"task.score=f1 needs two labels, but the data has {len(labels)}"
+        raise SettingError(problem, remedy="Set task.score=f1_macro or task.score=f1_weighted")
     return 1

@@ -74,9 +74,9 @@ class ContrastiveConfig(TaskConfig):
         """Return in how many micro-batches a step is computed. Raises SettingError if it is set to another number."""
         number = max(round(training.batch_size / self.compared_rows), 1)
         if training.accumulate not in (None, number):
-            wrong = f"training.accumulate={training.accumulate} would change which rows are compared with one another"
+            problem = f"training.accumulate={training.accumulate} would change which rows are compared with one another"
             remedy = "Remove it; task.compared_rows sets the size of a micro-batch, training.batch_size their number"
-            raise SettingError(wrong, remedy=remedy)
+            raise SettingError(problem, remedy=remedy)
         return number
 
     @property
@@ -116,8 +116,8 @@ class Contrastive(Encoding):
     def with_vectors(self, batch: Batch) -> Batch:
         """Return `batch` with the starting encoder's vectors. Raises DataError if that is unknown."""
         if self.teacher is None:
-            wrong = f"{self.config.name} was trained beside another encoder and cannot be scored without it"
-            raise DataError(wrong, remedy="See the scores in its report.json")
+            problem = f"{self.config.name} was trained beside another encoder and cannot be scored without it"
+            raise DataError(problem, remedy="See the scores in its report.json")
         vectors = replace(
             self.teacher(batch),
             sequence_vector_weight=self.config.keep_vectors,
@@ -132,8 +132,8 @@ class Contrastive(Encoding):
             return [""] * len(split)
         names = [] if split.carried is None else split.carried.column_names
         if column not in names:
-            wrong = f"There is no column {column!r} that names the set of a row (task.set_column)"
-            raise DataError(wrong, allowed=", ".join(names))
+            problem = f"There is no column {column!r} that names the set of a row (task.set_column)"
+            raise DataError(problem, allowed=", ".join(names))
         assert split.carried is not None
         return [str(name) for name in split.carried[column]]
 

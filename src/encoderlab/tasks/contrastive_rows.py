@@ -121,8 +121,8 @@ class ContrastiveRows(ExampleRows):
         """Raise DataError for a set with only one label, from which nothing can be kept apart."""
         for of_set in self.sets:
             if len(of_set.rows) < 2:
-                wrong = f"All training rows with a label have the same one in the set {of_set.name!r}"
-                raise DataError(wrong, allowed="at least two labels in each set", remedy="Check task.set_column")
+                problem = f"All training rows with a label have the same one in the set {of_set.name!r}"
+                raise DataError(problem, allowed="at least two labels in each set", remedy="Check task.set_column")
 
     def relate(self, vectors: Callable[[Batch], torch.Tensor], pad_id: int, device: torch.device) -> None:
         """Find out which labels lie near each other in sets that have more labels than a micro-batch.
@@ -152,7 +152,7 @@ class ContrastiveRows(ExampleRows):
             in_order.append(F.normalize(vectors(batch).float(), dim=1).cpu())
         return torch.cat(in_order)[torch.from_numpy(np.argsort(order))]
 
-    def steps(self, micro_batches: int, seed: int, after: int) -> Iterator[list[np.ndarray]]:
+    def steps(self, n_micro_batches: int, seed: int, after: int) -> Iterator[list[np.ndarray]]:
         """Yield the rows of each micro-batch of step `after` + 1, + 2, and so on: each of a set, drawn by the square
         root of its rows, and one more of texts without a label.
         """
@@ -161,7 +161,7 @@ class ContrastiveRows(ExampleRows):
         for step in count(after):
             draw = np.random.default_rng([seed, step])
             of_step = []
-            for chosen in draw.choice(len(self.sets), micro_batches, p=weights / weights.sum()):
+            for chosen in draw.choice(len(self.sets), n_micro_batches, p=weights / weights.sum()):
                 rows = self.sets[chosen].drawn(
                     draw, comparison.compared_rows, comparison.compared_labels, comparison.related_share
                 )

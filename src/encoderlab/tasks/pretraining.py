@@ -128,8 +128,8 @@ class Pretraining(Task):
     def predictions(self, prediction: Prediction, batch: Batch) -> list[RowPrediction]:
         """Return the relation of each row's second text to the first. Raises DataError without training on pairs."""
         if prediction.sequence_logits is None:
-            wrong = "This model was pretrained with task.second_sentence=none and predicts nothing for a whole text"
-            raise DataError(wrong, remedy=INSTEAD)
+            problem = "This model was pretrained with task.second_sentence=none and predicts nothing for a whole text"
+            raise DataError(problem, remedy=INSTEAD)
         return self.predictions_of(prediction.sequence_logits)
 
     def with_targets(self, batch: Batch, key: int) -> Batch:

@@ -112,8 +112,8 @@ class StreamedRows:
                     return Window(mark, rows, positions)
             begun = [0 if position is None else position["passes"] for position in mark["positions"]]
             if all(now is not None and now["passes"] > old + 1 for now, old in zip(positions, begun, strict=True)):
-                wrong = f"None of the {len(self.stream.shards):,} shards has two documents to train on"
-                raise DataError(wrong, remedy="Check dataset.text, task.min_characters and task.min_sentences")
+                problem = f"None of the {len(self.stream.shards):,} shards has two documents to train on"
+                raise DataError(problem, remedy="Check dataset.text, task.min_characters and task.min_sentences")
 
     def _shares(self, positions: Sequence[Position]) -> tuple[list[SentenceBlock], list[Position]]:
         """Return what each reader adds, and its position afterwards, as all processes exchange what theirs read."""

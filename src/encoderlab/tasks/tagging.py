@@ -74,8 +74,8 @@ class TaggingConfig(LabelledTaskConfig):
 
         has_entities = entity_labels(labels) is not None
         if self.score is TaggingScore.entity_f1 and not has_entities:
-            wrong = "task.score=entity_f1 needs BIO or BIOES labels, such as B-person, I-person and O"
-            raise SettingError(wrong, remedy="Set task.score=token_accuracy")
+            problem = "task.score=entity_f1 needs BIO or BIOES labels, such as B-person, I-person and O"
+            raise SettingError(problem, remedy="Set task.score=token_accuracy")
         if self.score is TaggingScore.auto:
             return TaggingScore.entity_f1.value if has_entities else TaggingScore.token_accuracy.value
         return self.score.value
@@ -95,8 +95,8 @@ class Tagging(Task):
         self.heads = HeadSizes(token_classes=len(self.labels))
         entities = None if config.decoding is Decoding.argmax else entity_labels(self.labels)
         if entities is None and config.decoding is Decoding.valid:
-            wrong = "task.decoding=valid needs BIO or BIOES labels, such as B-person, I-person and O"
-            raise SettingError(wrong, remedy="Set task.decoding=argmax")
+            problem = "task.decoding=valid needs BIO or BIOES labels, such as B-person, I-person and O"
+            raise SettingError(problem, remedy="Set task.decoding=argmax")
         self.decoder = None if entities is None else ValidDecoder(entities)
 
     def targets(self, targets: Iterable[Any]) -> Targets:

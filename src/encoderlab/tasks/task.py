@@ -203,8 +203,8 @@ class Task(ABC):
         self, config: TaskConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int, main_score: str
     ) -> None:
         if max_length < self.shortest:
-            wrong = f"model.max_length={max_length} leaves no room for a token besides the special ones"
-            raise SettingError(wrong, allowed=f"at least {self.shortest} for this task")
+            problem = f"model.max_length={max_length} leaves no room for a token besides the special ones"
+            raise SettingError(problem, allowed=f"at least {self.shortest} for this task")
         self.config = config
         self.tokenizer = tokenizer
         self.labels = list(labels)
@@ -234,14 +234,14 @@ class Task(ABC):
 
         holds_words = "word_starts" in store
         if holds_words and not self.config.of_words:
-            wrong = "This dataset holds sequences of labelled words, but the task needs texts"
-            raise DataError(wrong, remedy="Set task=tagging, or choose a dataset of texts")
+            problem = "This dataset holds sequences of labelled words, but the task needs texts"
+            raise DataError(problem, remedy="Set task=tagging, or choose a dataset of texts")
         if self.config.of_words and not holds_words and len(store):
-            wrong = "This dataset holds labelled texts, but a tagging task needs sequences of labelled words"
-            raise DataError(wrong, remedy="Set task=classification, or choose a dataset of words")
+            problem = "This dataset holds labelled texts, but a tagging task needs sequences of labelled words"
+            raise DataError(problem, remedy="Set task=classification, or choose a dataset of words")
         if "second" in store and self.windows is not None:
-            wrong = f"task.windows={self.windows.pooling} reads single texts in windows, but these rows are pairs"
-            raise DataError(wrong, remedy="Set task.windows=none, which truncates the longer text of a pair")
+            problem = f"task.windows={self.windows.pooling} reads single texts in windows, but these rows are pairs"
+            raise DataError(problem, remedy="Set task.windows=none, which truncates the longer text of a pair")
         known = None if targets is None else self.targets(targets)
         return ExampleRows(store, self.format, known, of_words=self.config.of_words)
 
@@ -364,5 +364,5 @@ def refuse_unknown_label(setting: str, label: str, labels: Sequence[str]) -> Non
     """Raise SettingError unless the `label` that a `setting` names is one of the `labels` of the data."""
     if label not in labels:
         near = closest(label, labels)
-        wrong = f"{setting} names {label!r}, which is not a label of the data"
-        raise SettingError(wrong, allowed=", ".join(labels), remedy=f"Did you mean {near}?" if near else "")
+        problem = f"{setting} names {label!r}, which is not a label of the data"
+        raise SettingError(problem, allowed=", ".join(labels), remedy=f"Did you mean {near}?" if near else "")

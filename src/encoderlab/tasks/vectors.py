@@ -49,8 +49,8 @@ class Encoding(Task):
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        wrong = f"{self.config.name} is an encoder without a head and predicts nothing"
-        raise DataError(wrong, remedy=INSTEAD)
+        problem = f"{self.config.name} is an encoder without a head and predicts nothing"
+        raise DataError(problem, remedy=INSTEAD)
 
 
 @dataclass
@@ -95,10 +95,10 @@ class TeacherVectors(Encoding):
         import torch
 
         if self.teacher is None:
-            wrong = (
+            problem = (
                 f"{self.config.name} was distilled from a teacher's vectors and cannot be scored without the teacher"
             )
-            raise DataError(wrong, remedy=INSTEAD)
+            raise DataError(problem, remedy=INSTEAD)
         real = torch.ones_like(batch.input_ids) if batch.attention_mask is None else batch.attention_mask
         positions = torch.nonzero_static(real.flatten(), size=batch.n_tokens).flatten()
         batch = replace(batch, target_positions=positions)

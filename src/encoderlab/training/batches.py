@@ -88,7 +88,7 @@ class ComposedRows(Protocol):
 
     def epoch(self, seed: int, epoch: int) -> Epoch: ...
 
-    def steps(self, micro_batches: int, seed: int, after: int) -> Iterator[list[np.ndarray]]:
+    def steps(self, n_micro_batches: int, seed: int, after: int) -> Iterator[list[np.ndarray]]:
         """Yield the rows of each of the micro-batches of step `after` + 1, + 2, and so on without end; there may be
         more of them.
 
@@ -122,12 +122,12 @@ def training_batches(
     pad_id: int,
     device: torch.device,
     *,
-    micro_batches: int = 1,
+    n_micro_batches: int = 1,
     after: int = 0,
     processes: Processes = SINGLE_PROCESS,
 ) -> Iterator[list[Batch]]:
     """Yield the batches of step `after` + 1, + 2, and so on without end: this process's share of each, in
-    `micro_batches` parts.
+    `n_micro_batches` parts.
 
     The rows of a step are drawn first and then distributed, so they are the same for any number of processes. If there
     are fewer rows than processes, the rest have batches without rows: all processes have equally many.
@@ -137,12 +137,12 @@ def training_batches(
     def batches() -> Iterator[list[Batch]]:
         for epoch, drawn, done in _epochs(rows, config, seed, after):
             for step_rows in epoch_order(drawn.lengths, config, seed, epoch, after=done):
-                shares = _shares(step_rows, micro_batches, processes)
+                shares = _shares(step_rows, n_micro_batches, processes)
                 yield [_batch(drawn, micro_batch, step_rows, pad_id, device) for micro_batch in shares]
 
     def composed_batches(rows: ComposedRows) -> Iterator[list[Batch]]:
         drawn = rows.epoch(seed, 0)
-        for step in rows.steps(micro_batches, seed, after):
+        for step in rows.steps(n_micro_batches, seed, after):
             yield [_batch(drawn, micro_batch, micro_batch, pad_id, device) for micro_batch in step]
 
     return prefetched(composed_batches(rows) if isinstance(rows, ComposedRows) else batches(), device)
@@ -158,10 +158,10 @@ def _epochs(rows: Rows, config: TrainingConfig, seed: int, after: int) -> Iterat
         yield epoch, rows.epoch(seed, epoch), max(after - epoch * per_epoch, 0)
 
 
-def _shares(step_rows: np.ndarray, micro_batches: int, processes: Processes) -> list[np.ndarray]:
+def _shares(step_rows: np.ndarray, n_micro_batches: int, processes: Processes) -> list[np.ndarray]:
     """Return the micro-batches of this process's share, as many as the first, the largest, has; some may be empty."""
     largest = -(-len(step_rows) // processes.size)
-    return np.array_split(np.array_split(step_rows, processes.size)[processes.rank], min(micro_batches, largest))
+    return np.array_split(np.array_split(step_rows, processes.size)[processes.rank], min(n_micro_batches, largest))
 
 
 def _batch(drawn: Epoch, rows: np.ndarray, among: np.ndarray, pad_id: int, device: torch.device) -> Batch:
@@ -250,7 +250,7 @@ class MemoryTooSmallError(TrainingError):
 
 
 @dataclass(frozen=True, slots=True)
-class MicroBatches:
+class MicroBatchCount:
     """How many micro-batches each batch is computed in, and why, in words.
 
     `open` is True if the number may grow when memory runs out.
@@ -261,7 +261,7 @@ class MicroBatches:
     open: bool = False
 
     @classmethod
-    def of(cls, requested: TrainingConfig, settled: TrainingConfig, processes: Processes) -> MicroBatches:
+    def of(cls, requested: TrainingConfig, settled: TrainingConfig, processes: Processes) -> MicroBatchCount:
         """Return the micro-batches of the `settled` settings; their number is open if the `requested` ones left it so.
 
         Several processes would have to run out of memory together: each waits for the others after every micro-batch.
@@ -275,7 +275,9 @@ class MicroBatches:
         return f"batches in {self.number} micro-batch{'es' * (self.number > 1)} ({self.reason})"
 
 
-def n_micro_batches(training: TrainingConfig, model: ModelConfig, longest: int, device: str, processes: int) -> int:
+def initial_micro_batches(
+    training: TrainingConfig, model: ModelConfig, longest: int, device: str, processes: int
+) -> int:
     """Return in how many micro-batches a run begins whose longest row has `longest` tokens; no load changes it.
 
     `device` is its kind, such as cpu, and `processes` how many share a batch.

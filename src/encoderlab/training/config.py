@@ -148,16 +148,16 @@ class TrainingConfig:
         check_settings(self, self.group)
         is_number = isinstance(self.freeze_layers, int) and not isinstance(self.freeze_layers, bool)
         if not is_number and self.freeze_layers not in (None, ALL_LAYERS):
-            wrong = f"training.freeze_layers is {self.freeze_layers}"
-            raise SettingError(wrong, allowed=f"a number of layers, {ALL_LAYERS} or null")
+            problem = f"training.freeze_layers is {self.freeze_layers}"
+            raise SettingError(problem, allowed=f"a number of layers, {ALL_LAYERS} or null")
         if self.budget is not None:
             seconds_of(self.budget)
         if self.budget is not None and self.steps is not None:
-            wrong = f"training.steps={self.steps} and training.budget={self.budget} both determine when to stop"
-            raise SettingError(wrong, remedy="Set training.steps=null or training.budget=null")
+            problem = f"training.steps={self.steps} and training.budget={self.budget} both determine when to stop"
+            raise SettingError(problem, remedy="Set training.steps=null or training.budget=null")
         if self.accumulate is not None and self.accumulate > self.batch_size:
-            wrong = f"training.accumulate={self.accumulate} is more than training.batch_size={self.batch_size}"
-            raise SettingError(wrong, allowed="at most one micro-batch per row")
+            problem = f"training.accumulate={self.accumulate} is more than training.batch_size={self.batch_size}"
+            raise SettingError(problem, allowed="at most one micro-batch per row")
 
 
 def seconds_of(budget: str) -> float:

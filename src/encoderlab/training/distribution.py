@@ -29,10 +29,10 @@ from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import Compile, Sharding, TrainingConfig
 
 
-class Whole:
+class WholeModel:
     """A model that each process holds completely.
 
-    The loop calls `stepped`; `model`, with the same weights, is what is optimised and, between steps, scored. All
+    The loop calls `for_forward`; `model`, with the same weights, is what is optimised and, between steps, scored. All
     processes call the same methods.
     """
 
@@ -40,9 +40,9 @@ class Whole:
         """If `exact`, a resumed run ends bit for bit like one that was never stopped."""
         self.model = model
         self.processes = processes
-        self.stepped: nn.Module = model
+        self.for_forward: nn.Module = model
         if processes.size > 1:
-            self.stepped = _replicated(model, fixed_order=exact and processes.size > 2)
+            self.for_forward = _replicated(model, fixed_order=exact and processes.size > 2)
 
     def weights(self) -> dict[str, Tensor]:
         """Return all weights, on the CPU, to the main process."""
@@ -67,7 +67,7 @@ class Whole:
         self.model.eval()
 
 
-class Sharded(Whole):
+class ShardedModel(WholeModel):
     """A model of which each process holds a shard, and gathers a layer while it computes it.
 
     The main process's model, which stays on its CPU until training has ended, has the initial weights. They are
@@ -91,8 +91,8 @@ class Sharded(Whole):
         # forward pass: otherwise the model would hold whole weights after an evaluation, and writes to them would be
         # lost.
         fully_shard(self.model, mesh=mesh, reshard_after_forward=True)
-        self.stepped: Any = self.model
-        self.stepped.no_sync = partial(_no_sync, self.model)  # as DDP has it
+        self.for_forward: Any = self.model
+        self.for_forward.no_sync = partial(_no_sync, self.model)  # as DDP has it
 
         # Memory for this process's shards, and the main process's weights in it.
         _allocate(self.model, device)
@@ -153,15 +153,17 @@ def is_sharded(config: TrainingConfig, processes: Processes) -> bool:
     return config.sharding is Sharding.full and processes.size > 1
 
 
-def distribute(model: EncoderWithHeads, config: TrainingConfig, processes: Processes, device: torch.device) -> Whole:
+def distribute(
+    model: EncoderWithHeads, config: TrainingConfig, processes: Processes, device: torch.device
+) -> WholeModel:
     """Return the `model` as the `processes` train it on `device`; it is already there unless it is to be sharded."""
     if is_sharded(config, processes):
-        return Sharded(model, processes, device)
-    return Whole(model, processes, exact=device.type == "cpu" or config.deterministic)
+        return ShardedModel(model, processes, device)
+    return WholeModel(model, processes, exact=device.type == "cpu" or config.deterministic)
 
 
-def distribution(config: TrainingConfig, processes: Processes) -> str | None:
-    """Return a few words about it; None if there is nothing to say."""
+def distribution_in_words(config: TrainingConfig, processes: Processes) -> str | None:
+    """Return how a run is distributed; None if there is nothing to say."""
     if processes.size == 1:
         return "not sharded (one process)" if config.sharding is Sharding.full else None
     return f"{processes.size} processes{' with a shard of the weights each' if is_sharded(config, processes) else ''}"
@@ -287,10 +289,10 @@ def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds
     encoder.encode = encode_in_training if device.type == "cpu" else compiled
 
     # It is compiled when it is first called, here: without a working compiler the run goes on uncompiled.
-    wrong = _what_is_wrong_with_the_compiler(encoder, compute)
-    if wrong is not None:
+    problem = _what_is_wrong_with_the_compiler(encoder, compute)
+    if problem is not None:
         del encoder.encode  # removes the compiled one, leaving the class's own
-        return f"not compiled (no working compiler: {wrong})"
+        return f"not compiled (no working compiler: {problem})"
     return COMPILED
 
 

@@ -67,10 +67,10 @@ def _in_halves(batch: Batch, predict: Callable[[Batch], Output], halve: bool) ->
             raise
         if len(batch) == 1 or not halve:
             size = " x ".join(map(str, batch.input_ids.shape))
-            wrong = (
+            problem = (
                 f"The memory of the device ({batch.input_ids.device.type}) is too small for a batch of {size} tokens"
             )
-            raise MemoryTooSmallError(wrong, remedy="Choose another device, or a smaller model") from None
+            raise MemoryTooSmallError(problem, remedy="Choose another device, or a smaller model") from None
     torch.cuda.empty_cache()  # by now the error is freed, and with it the tensors in its frames
     return [part for half in batch.halves() for part in _in_halves(half, predict, halve)]
 
@@ -86,7 +86,7 @@ def _in_threads(
     due: deque[Future[list[tuple[Batch, Output]]]] = deque()
     before = torch.get_num_threads()
     torch.set_num_threads(cores // n_threads)
-    # Flushing denormal numbers is a setting of each thread: see `choose_compute`.
+    # Flushing denormal numbers is a setting of each thread: see `set_up_compute`.
     threads = ThreadPoolExecutor(n_threads, "predictions", partial(torch.set_flush_denormal, True))
     try:
         for batch in batches:

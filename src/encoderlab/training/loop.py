@@ -25,7 +25,7 @@ from encoderlab.batch import Batch
 from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.training.batches import MemoryTooSmallError, MicroBatches, is_out_of_memory
+from encoderlab.training.batches import MemoryTooSmallError, MicroBatchCount, is_out_of_memory
 from encoderlab.training.config import TrainingConfig, seconds_of, total_steps
 from encoderlab.training.distribution import random_state, set_random_state
 from encoderlab.training.loss import LOSSES, LabelWeights, count_targets, losses
@@ -222,13 +222,13 @@ def _backward(learner: Learner, micro_batch: Batch, targets: Mapping[str, int]) 
 class StepsWithinMemory:
     """The steps of a run, each batch computed in `micro_batches`, which double at each step that runs out of memory.
 
-    They double only if the settings leave their number open (`MicroBatches.open`), and up to one micro-batch per row.
+    They double only if the settings leave their number open (`MicroBatchCount.open`), up to one micro-batch per row.
     `batches(after, number)` yields the batches after that many steps, each in `number` micro-batches. They are those of
     a run with that `training.accumulate` from its start.
     """
 
     def __init__(
-        self, batches: Callable[[int, int], Iterator[list[Batch]]], micro_batches: MicroBatches, batch_size: int
+        self, batches: Callable[[int, int], Iterator[list[Batch]]], micro_batches: MicroBatchCount, batch_size: int
     ) -> None:
         self.batches = batches
         self.micro_batches = micro_batches
@@ -273,7 +273,7 @@ class StepsWithinMemory:
                 f"rows in {self.micro_batches.number} micro-batch{'es' * (self.micro_batches.number > 1)}",
                 remedy=smaller if helps else "Choose a smaller model, or a smaller model.max_length",
             ) from None
-        self.micro_batches = MicroBatches(number, f"memory ran out in step {step:,}", open=True)
+        self.micro_batches = MicroBatchCount(number, f"memory ran out in step {step:,}", open=True)
         line = f"continuing with {self.micro_batches}, as training.accumulate={number} would"
         tqdm.write(f"encoderlab: out of memory; {line}", file=sys.stderr)
 

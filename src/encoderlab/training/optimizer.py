@@ -71,8 +71,8 @@ def freeze(model: EncoderWithHeads, config: TrainingConfig) -> None:
     embeddings, *layers, _ = model.parameters_by_depth()
     frozen = len(layers) if config.freeze_layers == ALL_LAYERS else config.freeze_layers
     if frozen > len(layers):
-        wrong = f"training.freeze_layers is {frozen}, but the encoder has {len(layers)} layers"
-        raise SettingError(wrong, remedy=f"Set training.freeze_layers={ALL_LAYERS} to train only the heads")
+        problem = f"training.freeze_layers is {frozen}, but the encoder has {len(layers)} layers"
+        raise SettingError(problem, remedy=f"Set training.freeze_layers={ALL_LAYERS} to train only the heads")
     for parameter in chain(embeddings, *layers[:frozen]):
         parameter.requires_grad_(False)
 
