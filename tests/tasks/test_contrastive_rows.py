@@ -5,13 +5,13 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
-from tests.runs.small_assembly import TOKENIZER
 
 from encoderlab.data.examples import TextExample
 from encoderlab.data.tokens import tokenize_examples
 from encoderlab.tasks.contrastive import ContrastiveConfig
 from encoderlab.tasks.contrastive_rows import ContrastiveRows
 from encoderlab.tasks.sequences import SequenceFormat
+from tests.runs.small_model import TOKENIZER
 
 N_LABELS = 30
 LABELS = np.array([row % N_LABELS for row in range(600)] + [row % 3 for row in range(90)] + [-1] * 50)
