@@ -1,5 +1,6 @@
 """A run is prepared in one pass: the rows are read once, each text is tokenised once, and a second run tokenises none."""
 
+import json
 from collections import Counter
 
 import pytest
@@ -82,7 +83,7 @@ def test_a_new_run_reads_each_split_once_and_tokenises_each_text_once(command, f
     assert len(list((tmp_path / "cache" / "tokens").iterdir())) == 3
 
 
-def test_rows_without_validation_are_put_back_without_reading_them_again(command, files, seen, tmp_path, capsys):
+def test_rows_without_validation_are_put_back_without_reading_them_again(command, files, seen, tmp_path):
     """Too few rows to choose a checkpoint by: none is held out, and the file is read once all the same."""
     without = [setting for setting in files if not setting.startswith("dataset.validation=")]
     arguments = [*without, "training.min_validation_rows=50", f"cache_dir={tmp_path / 'cache'}"]
@@ -90,4 +91,5 @@ def test_rows_without_validation_are_put_back_without_reading_them_again(command
     assert seen["loaded"] == 1
     assert seen["surveyed"] == {60: 1, 12: 1}
     assert set(seen["tokenised"].values()) == {1}
-    assert "All 60 training rows are trained on" in capsys.readouterr().err
+    environment = json.loads((tmp_path / "run" / "environment.json").read_text(encoding="utf-8"))
+    assert environment["dataset"]["splits"]["train"]["rows"] == 60

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import cast
 
@@ -34,9 +33,6 @@ def load_data(config: RunConfig, *, scored: bool = True) -> Data | Documents:
     data = replace(data, may_lack_labels=config.task.of_vectors)
     if _trains_on_all_rows(config, data, scored=scored):
         data = data.without_validation()
-        why = f"training.min_validation_rows={config.training.min_validation_rows}, and two per label"
-        all_rows = f"All {len(data.split('train')):,} training rows are trained on, and the last weights are kept"
-        print(f"{all_rows}: a tenth would be too few to choose a checkpoint by ({why})", file=sys.stderr)
     data.check_training_labels()
     return data
 
