@@ -87,3 +87,13 @@ def flat_settings(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[
             yield from flat_settings(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+class MissingSettingError(SettingError):
+    """A setting without a default is missing."""
+
+
+def required_setting(key: str) -> MissingSettingError:
+    """Return the error for a missing setting that has no default."""
+    remedy = "Run encoderlab compare FOLDER FOLDER ..." if key == "runs" else f"Set {key}=..."
+    return MissingSettingError(f"{key} is not set", remedy=remedy)

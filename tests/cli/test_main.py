@@ -11,7 +11,7 @@ from encoderlab.cli.help import EXAMPLES
 from encoderlab.cli.main import COMMANDS
 from encoderlab.commands.list import options_of
 from encoderlab.config import config_folder
-from encoderlab.config.commands import COMMAND_CONFIGS, GROUPS, SCHEMAS
+from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, SCHEMAS
 from encoderlab.errors import SettingError
 
 

@@ -11,8 +11,9 @@ import pytest
 import torch
 import yaml
 
-from encoderlab.config.commands import RunConfig, settings_to_dict
+from encoderlab.config.commands import RunConfig
 from encoderlab.config.composing import settings_from_dict
+from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.tokenizers import SymbolsConfig
 from encoderlab.errors import DataError, SettingError

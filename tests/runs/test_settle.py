@@ -7,7 +7,8 @@ from functools import reduce
 import numpy as np
 import pytest
 
-from encoderlab.config.commands import AsPretrained, RunConfig, settings_to_dict
+from encoderlab.config.commands import AsPretrained, RunConfig
+from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.files import FilesDataset
 from encoderlab.data.survey import SplitSurvey

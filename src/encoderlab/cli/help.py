@@ -10,7 +10,8 @@ import yaml
 
 from encoderlab.commands.list import GROUPS, options_of
 from encoderlab.config import TRAINING_COMMANDS
-from encoderlab.config.commands import COMMAND_CONFIGS, SCHEMAS, SweepConfig
+from encoderlab.config.commands import SweepConfig
+from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS
 from encoderlab.settings import allowed_range
 
 EXAMPLES = {  # of each command: what follows its name, and what that does

@@ -155,8 +155,8 @@ def _complete(arguments: Sequence[str]) -> None:
 
     `arguments` have a flag of COMPLETION_FLAGS. Raises SettingError unless they say what to do.
     """
-    from encoderlab.config.commands import COMMAND_CONFIGS
     from encoderlab.config.composing import CommandLine, run_hydra
+    from encoderlab.config.schemas import COMMAND_CONFIGS
 
     wishes = [word for word in arguments if word.partition("=")[0] in ("install", "uninstall", "query")]
     if len(wishes) != 1:
@@ -192,15 +192,15 @@ def _groups_to_list(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
 
 
 def _run_with_hydra(command: str, arguments: list[str], processes: Processes) -> None:
-    from encoderlab.config.commands import COMMAND_CONFIGS
     from encoderlab.config.composing import (
-        MissingSettingError,
         composed,
         errors_explained,
         parse_command_line,
         run_hydra,
         to_settings,
     )
+    from encoderlab.config.schemas import COMMAND_CONFIGS
+    from encoderlab.settings import MissingSettingError
 
     line = parse_command_line(command, arguments)
     if command == "finetune" and not line.shows_config and not line.names_data():

@@ -26,17 +26,10 @@ from hydra.errors import HydraException, MissingConfigException, OverrideParseEx
 from omegaconf import DictConfig, OmegaConf, errors
 
 from encoderlab.config import config_folder
-from encoderlab.config.commands import (
-    COMMAND_CONFIGS,
-    GROUPS,
-    SCHEMAS,
-    SweepConfig,
-    names_of,
-    open_settings,
-    register_schemas,
-)
+from encoderlab.config.commands import SweepConfig
+from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, SCHEMAS, names_of, open_settings, register_schemas
 from encoderlab.errors import SettingError, UserError, closest
-from encoderlab.settings import allowed_range
+from encoderlab.settings import allowed_range, required_setting
 
 ALIASES = {  # what other libraries call some settings
     "lr": "learning_rate",
@@ -485,16 +478,6 @@ def unknown_setting(key: str, known: list[str]) -> SettingError:
     if near:
         return SettingError(f"There is no setting {key}", remedy=f"Did you mean {near}?")
     return SettingError(f"There is no setting {key}", allowed=", ".join(beside))
-
-
-class MissingSettingError(SettingError):
-    """A setting without a default is missing."""
-
-
-def required_setting(key: str) -> MissingSettingError:
-    """Return the error for a missing setting that has no default."""
-    remedy = "Run encoderlab compare FOLDER FOLDER ..." if key == "runs" else f"Set {key}=..."
-    return MissingSettingError(f"{key} is not set", remedy=remedy)
 
 
 def _bad_value(error: errors.ValidationError) -> SettingError:

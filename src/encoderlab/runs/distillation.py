@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 from encoderlab.batch import Batch, Prediction, TeacherOutputs
 from encoderlab.config.commands import DistillConfig, OpenRunConfig, RunConfig, StudentStart
-from encoderlab.config.composing import required_setting
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
 from encoderlab.data.examples import Example, TextExample, WordsExample
@@ -35,6 +34,7 @@ from encoderlab.model.packing import attendable
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import open_model
 from encoderlab.runs.pretrained import TOKEN_TABLE, encoder_folder, load_pretrained, vocabulary_difference, weights_hash
+from encoderlab.settings import required_setting
 from encoderlab.system.device import Compute
 from encoderlab.system.files import sha256_of
 from encoderlab.system.processes import Processes

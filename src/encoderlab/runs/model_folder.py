@@ -19,8 +19,9 @@ import torch
 import yaml
 from torch import Tensor
 
-from encoderlab.config.commands import OpenRunConfig, RunConfig, settings_to_dict
+from encoderlab.config.commands import OpenRunConfig, RunConfig
 from encoderlab.config.composing import settings_from_dict
+from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.tokenizers import PretrainedConfig, Tokenizer
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.exchange.sentences import normalizes, sentence_pooling

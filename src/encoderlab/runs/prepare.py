@@ -98,6 +98,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
     # A run that is resumed brings its settings. Only here are there two configs: what was asked for, and what it gives.
     requested = settings_to_run_with(config, command, processes)
     _check_command(requested, command, processes)
+    threads = threads_of(requested, processes)
     config = requested
 
     # The encoder to start from is read first, so that what does not match it is refused at once.
@@ -107,11 +108,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
     # The main process reads and tokenises, and the others find its work in the cache.
     with processes.main_process_first():
         data = load_data(config, scored=scored)
-        names = (
-            splits_to_score(config, data)
-            if scored
-            else [name for name in ("validation", "test") if name in data.by_name]
-        )
+        names = splits_to_score(config, data, scored=scored)
         if isinstance(data, Data):
             show_survey(data.description()["splits"])
         if teacher is not None:
@@ -125,7 +122,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
         compute = set_up_compute(
             config.training.device,
             config.training.precision.value,
-            threads_of(config, processes),
+            threads,
             width=width,
             deterministic=config.training.deterministic,
             processes=processes,
@@ -159,9 +156,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
             print(note, file=sys.stderr)
         rows = taught(config, model, start, teacher, data, rows)
 
-    micro_batches = MicroBatchCount.of(requested.training, config.training, processes)
-    if config.task.of_vectors:
-        micro_batches = replace(micro_batches, reason="of rows that are compared", open=False)
+    micro_batches = micro_batch_count(requested, config, processes)
 
     # What is set once the rows are known: a head that starts at a linear model, the head alone, a compiled encoder.
     head_alone = None
@@ -170,19 +165,36 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
         notes += more
         notes += start_at_linear_head(model, data, rows)
     model.compiled = compile_if_it_pays(model, rows["train"])
-    if config.resume is not None:  # its settings are already final; the notes are in its records
-        resume = Run(config.resume)  # which other machines need not have
-        notes = processes.broadcast_from_main(lambda: environment_of(resume).get("notes")) or notes
+    notes = recorded_notes(config, processes) or notes
     files = {} if teacher is None else teacher.fingerprints(config)
     files |= start_fingerprint(config, processes)
     return PreparedRun(command, requested, data, model, rows, micro_batches, notes, data_notes, files, head_alone)
 
 
-def splits_to_score(config: RunConfig, data: Data | Documents) -> list[str]:
-    """Return the splits that a report scores besides `train`, which is scored if it has very few rows and is alone.
+def micro_batch_count(requested: RunConfig, config: RunConfig, processes: Processes) -> MicroBatchCount:
+    """Return in how many micro-batches a step is computed, and whether that may change when memory runs out."""
+    count = MicroBatchCount.of(requested.training, config.training, processes)
+    if config.task.of_vectors:
+        return replace(count, reason="of rows that are compared", open=False)
+    return count
 
-    Raises DataError if none has labels.
+
+def recorded_notes(config: RunConfig, processes: Processes) -> list[str] | None:
+    """Return the notes of a run that is resumed, whose settings were decided when it began; None for a new run."""
+    resume = config.resume
+    if resume is None:
+        return None
+    return processes.broadcast_from_main(lambda: environment_of(Run(resume)).get("notes"))  # which other machines lack
+
+
+def splits_to_score(config: RunConfig, data: Data | Documents, *, scored: bool) -> list[str]:
+    """Return the splits that a report scores besides `train`, which is scored if it has very few rows and is alone;
+    where nothing is to be `scored`, the splits that a run may choose a checkpoint by.
+
+    Raises DataError if a split is to be scored, and none has labels.
     """
+    if not scored:
+        return [name for name in ("validation", "test") if name in data.by_name]
     if isinstance(data, Data):
         n_rows = len(data.split("train"))
         if not has_rows_to_score(data) and too_few_to_hold_out(config.training, n_rows):

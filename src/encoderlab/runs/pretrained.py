@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from encoderlab.config.commands import RunConfig, settings_to_dict
+from encoderlab.config.commands import RunConfig
+from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
 from encoderlab.data.tokenizers import AsPretrainedTokenizer, Tokenizer

@@ -21,8 +21,9 @@ import yaml
 from omegaconf import OmegaConf
 
 from encoderlab.config import TRAINING_COMMANDS
-from encoderlab.config.commands import GROUPS, SCHEMAS, CommandConfig, RunConfig, open_settings, settings_to_dict
+from encoderlab.config.commands import CommandConfig, RunConfig
 from encoderlab.config.composing import composed, parse_command_line
+from encoderlab.config.schemas import GROUPS, SCHEMAS, open_settings, settings_to_dict
 from encoderlab.data.data import Data
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.documents import Documents

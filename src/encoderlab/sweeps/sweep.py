@@ -28,7 +28,6 @@ from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from omegaconf import DictConfig
 
 from encoderlab.config import TRAINING_COMMANDS
-from encoderlab.config.commands import COMMAND_CONFIGS, settings_to_dict
 from encoderlab.config.composing import (
     CommandLine,
     as_entered,
@@ -38,6 +37,7 @@ from encoderlab.config.composing import (
     run_hydra,
     to_settings,
 )
+from encoderlab.config.schemas import COMMAND_CONFIGS, settings_to_dict
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError, one_line
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.blocks import Items, Table, show
