@@ -28,6 +28,7 @@ EXAMPLES = {  # of each command: what follows its name, and what that does
         ("", "masked tokens and next sentences on the built-in corpus"),
         ("dataset=wikipedia model=mini training.budget=30m", "for half an hour on Wikipedia"),
         ("articles.txt", "your own text, with a blank line between documents"),
+        ("task=contrastive init_from=mini-en dataset=files dataset.path=labelled.csv", "vectors that know your labels"),
     ],
     "finetune": [
         ("task=sst2", "from the included encoder (see encoderlab list encoders)"),
@@ -67,6 +68,7 @@ EXAMPLES = {  # of each command: what follows its name, and what that does
     "export": [
         ("run=... format=huggingface path=exported", "a folder for transformers' Auto classes"),
         ("run=... format=onnx path=exported", "a graph for onnxruntime; format=int8: with 8-bit weights"),
+        ("run=... format=web path=page", "a page that predicts in a browser, without a server"),
     ],
     "compare": [
         ("outputs/train/sst2/*", "all runs of a task; unfinished ones are named and skipped"),

@@ -93,12 +93,12 @@ def _say(words: str) -> None:
 
 
 def _say_what_was_answered(labelling: Labelling) -> None:
-    """Say how many answers of earlier are taken up, and how many texts of theirs the file no longer has."""
+    """Say how many earlier answers are kept, and how many are about texts that no longer need one."""
     journal = labelling.journal
     n_kept = len(labelling.answers)
     n_lost = len(journal.answers) - n_kept
     if n_kept:
-        _say(f"{journal.path}: {counted(n_kept, 'answer')} of earlier")
+        _say(f"{journal.path}: {counted(n_kept, 'earlier answer')}")
     if n_lost:
         _say(f"{journal.path}: {counted(n_lost, 'answer')} to texts that are not in the file, or have a label there")
 
@@ -198,7 +198,7 @@ def _serve(afternoon: _Afternoon, listening: socket.socket) -> None:
             _say(afternoon.warning)
         elif journal.answers:
             n_labelled = counted(sum(labels.values()), "text")
-            line = f"Finetune now: {afternoon.command}" if afternoon.can_finetune else "Two labels make a model"
+            line = f"Finetune now: {afternoon.command}" if afternoon.can_finetune else "A model needs two labels"
             _say(f"wrote {journal.output}: {n_labelled} with a label. {line}")
 
 

@@ -148,7 +148,7 @@ def _say_accuracy(vectors: np.ndarray, ids: np.ndarray, drawn_at_random: np.ndar
         how += " that were drawn at random"
     _say(f"{figure}, {how}; with half as many labels {score(accuracy.of_half)}")
     if not accuracy.unbiased:
-        _say(f"fewer than {FEW_RANDOM} of these rows were drawn at random, so expect another accuracy on new texts")
+        _say(f"fewer than {FEW_RANDOM} of these rows were drawn at random, so the accuracy on new texts may differ")
 
 
 def _say_what_is_chosen(config: SelectConfig, pool: Pool, chosen: Chosen) -> None:

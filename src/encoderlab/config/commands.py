@@ -255,11 +255,11 @@ class PoolConfig(InputConfig):
     # A name, a pattern or a list; OmegaConf has no such union.
     labelled: Any = setting(
         None,
-        "Files with labels of earlier rounds, which are those of the same texts in `input`: a name, pattern or list.",
+        "Files with the labels of earlier rounds for texts of `input`: a name, a pattern or a list.",
     )
     random_share: float = setting(
         0.25,
-        "Share of them that is drawn at random once there are labels: they show how accurate a model is.",
+        "Share of the chosen texts that is drawn at random once there are labels; these show how accurate a model is.",
         minimum=0,
         maximum=1,
     )
@@ -286,9 +286,11 @@ class LabelConfig(PoolConfig):
     )
     output: str | None = setting(
         None,
-        "File to write: every row with its label. null: texts-labelled.csv beside texts.csv. Its journal is beside.",
+        "File to write: every row with its label, and a journal beside it; null: texts-labelled.csv beside texts.csv.",
     )
-    n: int = setting(8, "After so many answers the linear model is fitted again, and chooses as many texts.", minimum=1)
+    n: int = setting(
+        8, "Answers after which the linear model is fitted again; it then chooses as many texts.", minimum=1
+    )
     guess: bool = setting(True, "Show what the linear model guesses, faintly; never for texts drawn at random.")
     port: int = setting(8000, "Port of the page; 0: any free port.", minimum=0, maximum=65535)
 
