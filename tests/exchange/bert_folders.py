@@ -77,9 +77,8 @@ def drawn(heads, seed=0, **settings):
 def exported(config, heads, weights, folder, labels=("sad", "nützlich", "glad")):
     """Write a Transformers folder as `encoderlab export` does, but without the tokenizer."""
     classes = heads.sequence_classes or heads.token_classes or 0
-    fields, theirs = to_huggingface(
-        config, heads, weights, labels=list(labels)[:classes], vocabulary_size=VOCABULARY, pad_id=0
-    )
+    named = list(labels)[:classes]
+    fields, theirs = to_huggingface(config, heads, weights, labels=named, vocabulary_size=VOCABULARY, pad_id=0)
     (folder / "config.json").write_text(json.dumps(fields), encoding="utf-8")
     safetensors.torch.save_file(theirs, folder / "model.safetensors", metadata={"format": "pt"})
     return fields, theirs

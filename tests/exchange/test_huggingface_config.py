@@ -3,9 +3,9 @@
 import pytest
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.exchange.huggingface import read_huggingface, to_huggingface
+from encoderlab.exchange.huggingface import read_huggingface
 from encoderlab.model.config import Activation, HeadSizes, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
-from tests.exchange.bert_folders import VOCABULARY, drawn, rewrite, saved, theirs_of
+from tests.exchange.bert_folders import VOCABULARY, drawn, exported, rewrite, saved, theirs_of
 
 
 def test_settings_are_read_from_config_json(tmp_path):
@@ -133,10 +133,11 @@ def test_label_sets_are_read_with_the_thresholds_of_our_export(tmp_path):
         ({"pairs": Pairs.separate}, "model.pairs=joint"),
         ({"pooling": Pooling.relu_pooler, "norm_epsilon": 1e-12}, "model.pooling=pooler"),
         ({"pooling": Pooling.relu_pooler, "segments": 0}, "model.pooling=pooler"),
+        ({"pooling": Pooling.gelu_pooler}, "model.pooling=pooler"),
     ],
 )
-def test_settings_without_an_equivalent_are_named_with_what_to_choose_instead(change, instead):
+def test_settings_without_an_equivalent_are_named_with_what_to_choose_instead(change, instead, tmp_path):
     heads = HeadSizes(sequence_classes=3)
     config, model = drawn(heads, **change)
     with pytest.raises(SettingError, match=f"has no equivalent of .*Use format=.*, or train with .*{instead}"):
-        to_huggingface(config, heads, model.state_dict(), labels=["a", "b", "c"], vocabulary_size=VOCABULARY, pad_id=0)
+        exported(config, heads, model.state_dict(), tmp_path)

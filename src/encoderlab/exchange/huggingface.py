@@ -21,6 +21,7 @@ from encoderlab.exchange.families import (
     BY_MODEL_TYPE,
     DISTILBERT,
     DISTILBERT_EPSILON,
+    ELECTRA,
     MODERNBERT,
     PAIR_HEAD,
     FamilyFormat,
@@ -28,7 +29,9 @@ from encoderlab.exchange.families import (
 from encoderlab.exchange.pooling import (
     POOL,
     Converted,
-    straight_pooler,
+    with_shifted_pooler,
+    with_straight_pooler,
+    without_shifted_pooler,
     without_straight_pooler,
 )
 from encoderlab.exchange.weights import check_shapes, read_config, read_weights, weight_files
@@ -297,7 +300,8 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     check_shapes(folder, {names[ours]: shape for ours, shape in required.items()}, stored)
     weights = {ours: stored[theirs].float().contiguous() for ours, theirs in names.items()}
     if heads.sequence_classes is not None and "pool.dense.weight" in weights:
-        config, weights = without_straight_pooler(config, weights) or (config, weights)
+        without_pooler = without_shifted_pooler if family is ELECTRA else without_straight_pooler
+        config, weights = without_pooler(config, weights) or (config, weights)
     if family is MODERNBERT and heads.vocabulary:  # transformers starts classifiers from this head
         for kind in ("dense.weight", "dense.bias", "norm.weight", "norm.bias"):
             if f"masked_token_head.{kind}" in weights:
@@ -323,11 +327,11 @@ def to_huggingface(
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return the content of config.json, and the weights by their names, of a model with the same logits there.
 
-    DistilBERT if the pooling is DistilBERT's, otherwise BERT. Sinusoidal positions become a table, absent segments a
-    table of zeros, absent biases zeros; scaled embeddings are scaled beforehand; CLS without a pooler gets one that
-    changes nothing. Only ModernBERT has the mean of the tokens. Word dropout, which only training knows, is left out.
-    `weights` may have the extra `pool.dense.*` of `HuggingFaceModel`. Raises SettingError, with all reasons,
-    if there is no equivalent.
+    DistilBERT if the pooling is DistilBERT's, ELECTRA if it classifies by the first token without a pooler, which gets
+    one that changes nothing, otherwise BERT. Sinusoidal positions become a table, absent segments a table of zeros,
+    absent biases zeros; scaled embeddings are scaled beforehand. Only ModernBERT has the mean of the tokens. Word
+    dropout, which only training knows, is left out. `weights` may have the extra `pool.dense.*` of `HuggingFaceModel`.
+    Raises SettingError, with all reasons, if there is no equivalent.
     """
     family = format_for(config, heads)
     _refuse_what_they_lack(config, heads, family, pad_id)
@@ -351,8 +355,11 @@ def format_for(config: ModelConfig, heads: HeadSizes) -> FamilyFormat:
     """Return the format that an encoder is exported to."""
     if config.family is not None:
         return BY_FAMILY[config.family]
+    classifies = heads.sequence_classes is not None
+    if config.pooling is Pooling.cls and classifies and not heads.vocabulary:
+        return ELECTRA
     like_distilbert = config.segments == 0 and config.norm_epsilon == DISTILBERT_EPSILON
-    has_its_pooler = config.pooling is Pooling.relu_pooler and (heads.sequence_classes is not None or like_distilbert)
+    has_its_pooler = config.pooling is Pooling.relu_pooler and (classifies or like_distilbert)
     return DISTILBERT if has_its_pooler else BERT
 
 
@@ -387,12 +394,16 @@ def _normal_weights(folder: Path, family: FamilyFormat, *, tied: bool) -> dict[s
 def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: FamilyFormat, pad_id: int) -> None:
     """Raise SettingError with every setting that the family has no equivalent of, and what to choose instead."""
     classes, of_pairs = heads.sequence_classes, heads.vocabulary and heads.sequence_classes is not None
-    mean, distilbert = config.pooling is Pooling.mean and classes is not None, family is DISTILBERT
+    distilbert = family is DISTILBERT
     head_width, activation, learned = config.head_width, config.activation.value, Positions.learned
     modern = family is MODERNBERT
     names_head = heads.vocabulary and family.head_activation is None and config.activation is not Activation.gelu
-    any_of_tokens = family.pooling in (Pooling.pooler, Pooling.cls)
-    own_pooling = (family.pooling, *((Pooling.cls, Pooling.mean) if any_of_tokens else ()))
+    poolings = {family.pooling}
+    if modern:
+        poolings |= {Pooling.cls, Pooling.mean}
+    if family is ELECTRA or of_pairs:
+        poolings.add(Pooling.cls)
+    has_segments = config.segments > 0 and "segment" not in family.embeddings
     width, projects = config.embedding_width, "projection" in family.embeddings
     bert = "pooling=pooler (which makes it a BERT)"
     rotates, gated = config.positions is Positions.rotary, config.activation not in ACTIVATIONS.values()
@@ -408,21 +419,20 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: Family
         (head_width * config.n_heads != config.d_model, f"d_head={head_width}", "d_head=null"),
         (names_head, f"activation={activation} with masked tokens", "activation=gelu"),
         (classes is not None and config.pairs is Pairs.separate, "pairs=separate", "pairs=joint"),
-        (mean and not modern, "pooling=mean", f"pooling={family.pooling.value}"),
+        (
+            classes is not None and config.pooling not in poolings,
+            f"pooling={config.pooling.value}",
+            f"pooling={family.pooling.value}",
+        ),
         (distilbert and of_pairs, "pooling=relu_pooler in pretraining on pairs", bert),
-        (distilbert and config.segments > 0, f"segments={config.segments}", bert),
+        (distilbert and has_segments, f"segments={config.segments}", bert),
         (distilbert and config.norm_epsilon != DISTILBERT_EPSILON, f"norm_epsilon={config.norm_epsilon:g}", bert),
     ]
     if family.family is not None:
         as_bert = "family=null (which makes it a BERT)"
         checks += [
-            (config.segments > 0 and "segment" not in family.embeddings, f"segments={config.segments}", as_bert),
+            (has_segments, f"segments={config.segments}", as_bert),
             (of_pairs, "pretraining on pairs", as_bert),
-            (
-                classes is not None and config.pooling not in own_pooling,
-                f"pooling={config.pooling.value}",
-                f"pooling={family.pooling.value}",
-            ),
         ]
     pad_ids = family.requires.get("pad_token_id")
     if pad_ids is not None and pad_id not in pad_ids:
@@ -452,7 +462,8 @@ def _as_theirs(config: ModelConfig, heads: HeadSizes, weights: Mapping[str, Tens
         table = SinusoidalPositions(config.reach, config.embedding_width).table
         weights["encoder.embeddings.position.embedding.weight"] = table
     if heads.sequence_classes is not None and config.pooling is Pooling.cls:
-        config, weights = replace(config, pooling=Pooling.pooler), weights | straight_pooler(config, weights)
+        with_pooler = with_straight_pooler if heads.vocabulary else with_shifted_pooler
+        config, weights = with_pooler(config, weights)
     segments = config.segments
     if not segments and "segment" in family.embeddings:
         # its tokenizer distinguishes two texts: by zeros, which have no effect

@@ -195,7 +195,7 @@ class ModelConfig(ModelChoice):
     family: Family | None = setting(
         None,
         "Family of transformers that format=huggingface writes: roberta, xlm_roberta, camembert, electra, mpnet or "
-        "modernbert; null: distilbert if the pooling is relu_pooler, else bert.",
+        "modernbert; null: electra if the pooling is cls, distilbert if it is relu_pooler, else bert.",
     )
     initializer_range: float | None = setting(
         None, "Standard deviation of initial weights (BERT: 0.02); null: by width.", above=0
