@@ -90,10 +90,32 @@ def test_cores_that_other_programs_keep_busy_are_left_to_them_and_it_is_said(mac
     assert ("of 4 cores busy" in str(compute)) is (n_busy > 0)
 
 
-@pytest.mark.parametrize("column", ["nice", "idle"])
-def test_programs_of_low_priority_and_idle_cores_leave_all_threads(machine, column):
-    machine(4, column=column)
-    assert set_up_compute("cpu").threads == 4
+@pytest.mark.parametrize(("column", "threads"), [("nice", 2), ("idle", 4)])
+def test_programs_of_low_priority_count_and_idle_cores_do_not(machine, column, threads):
+    machine(2, column=column)
+    assert set_up_compute("cpu").threads == threads
+
+
+def test_a_run_gives_way_to_a_program_that_begins_and_takes_its_core_back_long_after(machine):
+    machine(0)
+    compute = set_up_compute("cpu")
+    assert compute.follows_load
+    watch = cores.LoadWatch(4 - compute.threads, cores.BusyTimes(0.0, 0.0, 0.0))
+    assert watch.look(cores.BusyTimes(3.0, 15.0, 12.0)) == 1, "3 seconds of a core in 3 seconds"
+    assert watch.look(cores.BusyTimes(6.0, 24.0, 21.0)) == 1, "idle, but not yet for long"
+    assert watch.look(cores.BusyTimes(9.0, 33.0, 27.0)) == 1
+    assert watch.look(cores.BusyTimes(12.0, 45.0, 36.0)) == 1
+    assert watch.look(cores.BusyTimes(30.0, 99.0, 90.0)) == 0
+    assert watch.look(cores.BusyTimes(33.0, 120.0, 99.0)) == 4
+
+
+@pytest.mark.parametrize("settings", [{"threads": 2}, {"deterministic": True}])
+def test_a_number_of_threads_that_is_set_or_that_digits_depend_on_does_not_follow_the_load(machine, settings):
+    machine(0)
+    try:
+        assert not set_up_compute("cpu", **settings).follows_load
+    finally:
+        set_up_compute("cpu", deterministic=False)
 
 
 def test_the_number_of_threads_is_decided_once(machine):

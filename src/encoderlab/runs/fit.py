@@ -26,6 +26,7 @@ from encoderlab.metrics.scores import SplitScores, is_lower_better
 from encoderlab.runs.journal import Journal, Progress, in_words
 from encoderlab.runs.model import Model
 from encoderlab.runs.run import Run
+from encoderlab.system.device import ThreadsByLoad
 from encoderlab.system.processes import Interrupted, deferred, stop_if_interrupted
 from encoderlab.training import checkpoint as checkpoints
 from encoderlab.training.batches import MicroBatchCount, Rows, training_batches
@@ -76,6 +77,7 @@ def fit(model: Model, rows: Mapping[str, Rows], run: Run, micro_batches: MicroBa
     progress = state.progress
     trained = replace(model, network=state.distributed.model)  # of several processes, perhaps a shard
     evaluate_every = training.evaluate_every or state.per_epoch
+    threads = ThreadsByLoad(model.compute)
 
     with _journal(model, run, state) as journal, deferred(), _without_collections():
 
@@ -97,6 +99,7 @@ def fit(model: Model, rows: Mapping[str, Rows], run: Run, micro_batches: MicroBa
                 # One optimizer step has been taken. What happens between two of them, happens here.
                 progress.count(step)
                 journal.step(step)
+                threads.adapt()
                 stop_if_interrupted(processes)
                 if is_due(evaluate_every, progress):
                     evaluate_and_save()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from tqdm import tqdm
 
 from encoderlab.metrics.scores import SplitScores
@@ -70,10 +71,10 @@ class Journal:
     """Writes a line per logged step and per evaluation, shows the progress, and adds to it the seconds of training.
 
     Only every `log_every`-th step's numbers are read from the device. A line holds the counts so far, so that the speed
-    between any two lines can be computed: `examples`, `tokens`, `padded_tokens`, `seconds` of training; and `time`, in
-    seconds since 1970. TensorBoard's event files in `events`, if any, get the same numbers. A terminal shows a progress
-    bar; elsewhere there is one line per evaluation. Lines of steps beyond `progress`, which a resumed run takes again,
-    are dropped. Use it as a context manager.
+    between any two lines can be computed: `examples`, `tokens`, `padded_tokens`, `seconds` of training; also the number
+    of `threads`, and `time`, in seconds since 1970. TensorBoard's event files in `events`, if any, get the same
+    numbers. A terminal shows a progress bar; elsewhere there is one line per evaluation. Lines of steps beyond
+    `progress`, which a resumed run takes again, are dropped. Use it as a context manager.
     """
 
     def __init__(
@@ -115,7 +116,8 @@ class Journal:
             speed = self._speed()
             totals = ("examples", "tokens", "padded_tokens", "seconds")
             counts = {name: round(getattr(self.progress, name), 4) for name in totals}
-            self._write("step", **numbers, **speed, **counts, time=round(time.time(), 3))
+            threads = torch.get_num_threads()
+            self._write("step", **numbers, **speed, **counts, threads=threads, time=round(time.time(), 3))
             self._shown |= {"loss": f"{numbers['loss']:.3f}", "tokens/s": f"{speed['tokens_per_second']:,.0f}"}
             self._bar.set_postfix(self._shown, refresh=False)
         self._bar.update()

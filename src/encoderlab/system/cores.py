@@ -16,6 +16,8 @@ from pathlib import Path
 KERNEL_TIMES = Path("/proc/stat")  # proc(5); Linux alone has it
 STILL_RECENT = 60.0  # seconds; what other programs did before then says little about now
 PAUSE = 0.2  # seconds in which other programs are watched instead; the kernel counts in hundredths
+LOOK_EVERY = 2.0  # seconds between two looks at the load while a run trains
+IDLE_AFTER = 10.0  # seconds without another program after which its core counts as idle
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 # Threads that wait fall asleep after about a millisecond: benchmarks/RESULTS.md. GNU's library, which PyTorch for Linux
 # comes with, counts looks at the variable, some 35 ns each, and by default takes 300,000. LLVM's and Intel's, for macOS
@@ -69,12 +71,16 @@ class BusyTimes:
 def _busy_seconds(line: str) -> float:
     """Return the seconds in which programs ran on a core, from its line of /proc/stat: user, nice, system, and so on.
 
-    Programs of low priority step aside for this one, unless its own is low too.
+    Programs of low priority count, too: beside one, two threads were slower than one (benchmarks/RESULTS.md).
     """
     user, nice, system = (int(ticks) for ticks in line.split()[1:4])
-    has_low_priority = os.getpriority(os.PRIO_PROCESS, 0) > 0
-    ticks = user + system + (nice if has_low_priority else 0)
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return (user + nice + system) / os.sysconf("SC_CLK_TCK")
+
+
+def busy_between(before: BusyTimes, now: BusyTimes) -> int:
+    """Return how many of this process's cores other programs kept busy between two moments, rounded."""
+    by_others = (now.all - before.all) - (now.own - before.own)
+    return max(round(by_others / (now.moment - before.moment)), 0)
 
 
 AT_START = BusyTimes.now()  # of this program: `import encoderlab` loads this module
@@ -96,5 +102,35 @@ def busy_cores() -> int:
     now = BusyTimes.now()
     if before is None or now is None or now.moment - before.moment < PAUSE:
         return 0
-    by_others = (now.all - before.all) - (now.own - before.own)
-    return max(round(by_others / (now.moment - before.moment)), 0)
+    return busy_between(before, now)
+
+
+class LoadWatch:
+    """Tells a process that runs for long how many cores other programs keep busy, as that changes.
+
+    A program that begins counts at the next look, one that has ended after a while without it: to have a thread too
+    many costs more than to have one too few.
+    """
+
+    def __init__(self, busy: int, before: BusyTimes | None) -> None:
+        self.busy = busy
+        self._before = before
+        self._last_needed = 0.0  # the moment when other programs last kept as many cores busy
+
+    def is_due(self) -> bool:
+        """Return whether it is time for another look, which reads a file."""
+        return self._before is not None and time.monotonic() - self._before.moment > LOOK_EVERY
+
+    def look(self, now: BusyTimes | None) -> int:
+        """Return how many cores to leave to other programs from now on."""
+        before = self._before
+        self._before = now
+        if before is None or now is None:
+            return self.busy
+        busy = busy_between(before, now)
+        if busy >= self.busy:
+            self.busy = busy
+            self._last_needed = now.moment
+        elif now.moment - self._last_needed > IDLE_AFTER:
+            self.busy = busy
+        return self.busy

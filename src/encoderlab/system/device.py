@@ -14,11 +14,19 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from encoderlab.errors import SettingError
-from encoderlab.system.cores import THREADS_VARIABLE, available_cores, busy_cores, threads_set_by_user
+from encoderlab.system.cores import (
+    THREADS_VARIABLE,
+    BusyTimes,
+    LoadWatch,
+    available_cores,
+    busy_cores,
+    threads_set_by_user,
+)
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -32,8 +40,9 @@ class Compute:
     """What a run computes on. `precision` is the dtype of the matrix products; weights and optimizer stay in float32.
 
     `reason` says why that precision was picked, and `threads_reason` why there are fewer threads than cores, if there
-    are. `deterministic` means that kernels round the same way in every run wherever there is a choice; see
-    docs/evaluate_and_compare.md. `processes` of a run share this machine.
+    are; `follows_load` says that they may change while a run trains, with what else the machine does. `deterministic`
+    means that kernels round the same way in every run wherever there is a choice; see docs/evaluate_and_compare.md.
+    `processes` of a run share this machine.
     """
 
     device: torch.device
@@ -42,6 +51,7 @@ class Compute:
     reason: str
     deterministic: bool = False
     threads_reason: str = ""
+    follows_load: bool = False
     processes: int = 1
 
     def autocast(self) -> AbstractContextManager:
@@ -79,8 +89,8 @@ def set_up_compute(
     kernels down up to elevenfold. Raises SettingError for a device this machine lacks, naming its `setting`. The
     `processes` have a GPU each.
     """
-    n_threads, why_fewer = choose_threads(threads, processes, deterministic=deterministic)
-    torch.set_num_threads(n_threads)
+    chosen = choose_threads(threads, processes, deterministic=deterministic)
+    torch.set_num_threads(chosen.number)
     torch.set_flush_denormal(True)
     _keep_freed_memory()
     _use_deterministic_kernels(deterministic)
@@ -91,11 +101,30 @@ def set_up_compute(
         # cuDNN plans its attention for each new shape, and lengths differ from batch to batch.
         torch.backends.cuda.enable_cudnn_sdp(False)
     dtype, reason = _choose_precision(precision, picked, width)
-    return Compute(picked, dtype, torch.get_num_threads(), reason, deterministic, why_fewer, processes.local_size)
+    return Compute(
+        picked,
+        dtype,
+        torch.get_num_threads(),
+        reason,
+        deterministic,
+        chosen.reason,
+        chosen.follow_load and picked.type == "cpu",
+        processes.local_size,
+    )
 
 
-def choose_threads(threads: int | None, processes: Processes, *, deterministic: bool) -> tuple[int, str]:
-    """Return the number of CPU threads, and in words why it differs from that of the cores; "" if not, or if it is set.
+class Threads(NamedTuple):
+    """A number of CPU threads, in words why it differs from that of the cores ("" if not, or if it is set), and whether
+    it is to follow the load of the machine.
+    """
+
+    number: int
+    reason: str = ""
+    follow_load: bool = False
+
+
+def choose_threads(threads: int | None, processes: Processes, *, deterministic: bool) -> Threads:
+    """Return the number of CPU threads.
 
     The setting decides, else OMP_NUM_THREADS; else it is one for each core that no other program keeps busy: two
     threads of which one waits for its core were slower than one alone (benchmarks/RESULTS.md). What else the machine
@@ -103,17 +132,38 @@ def choose_threads(threads: int | None, processes: Processes, *, deterministic: 
     digits depend on the number.
     """
     if threads is not None:
-        return threads, ""
+        return Threads(threads)
     cores = available_cores()
     if processes.local_size > 1:  # torchrun sets OMP_NUM_THREADS=1 itself
-        return max(cores // processes.local_size, 1), ""
+        return Threads(max(cores // processes.local_size, 1))
     by_user = threads_set_by_user()
     if by_user is not None:
-        return by_user, "" if by_user == cores else f"{THREADS_VARIABLE}={by_user}"
-    busy = 0 if deterministic else min(busy_cores(), cores - 1)
-    if busy == 0:
-        return cores, ""
-    return cores - busy, f"other programs keep {busy} of {cores} cores busy"
+        return Threads(by_user, "" if by_user == cores else f"{THREADS_VARIABLE}={by_user}")
+    if deterministic:
+        return Threads(cores)
+    busy = min(busy_cores(), cores - 1)
+    reason = f"other programs keep {busy} of {cores} cores busy" if busy else ""
+    return Threads(cores - busy, reason, follow_load=True)
+
+
+class ThreadsByLoad:
+    """While a run trains, keeps a thread for each core that no other program keeps busy, if `compute` follows the load.
+
+    Two threads of which one waits for its core were up to ten times slower than one alone (benchmarks/RESULTS.md).
+    """
+
+    def __init__(self, compute: Compute) -> None:
+        self.cores = available_cores()
+        self.follows = compute.follows_load and self.cores > 1
+        self._watch = LoadWatch(self.cores - compute.threads, BusyTimes.now())
+
+    def adapt(self) -> None:
+        """Change the number of threads if other programs have begun to keep a core busy, or have long ceased to."""
+        if not self.follows or not self._watch.is_due():
+            return
+        threads = max(self.cores - self._watch.look(BusyTimes.now()), 1)
+        if threads != torch.get_num_threads():
+            torch.set_num_threads(threads)
 
 
 def _use_deterministic_kernels(deterministic: bool) -> None:
