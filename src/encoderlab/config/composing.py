@@ -28,6 +28,7 @@ from omegaconf import DictConfig, OmegaConf, errors
 from encoderlab.config import config_folder
 from encoderlab.config.commands import SweepConfig
 from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, SCHEMAS, names_of, open_settings, register_schemas
+from encoderlab.data.formats import is_saved_dataset
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.settings import allowed_range, required_setting
 
@@ -191,7 +192,7 @@ def _with_names(command: str, arguments: list[str]) -> list[str]:
         return [*named, f"runs=[{','.join(map(quote, bare))}]"] if bare else named
     meant: dict[str, str] = {}
     for path in bare:
-        is_file = Path(path).is_file()
+        is_file = Path(path).is_file() or is_saved_dataset(Path(path))
         if is_file and "input" in settings:
             name = "input"
         elif "run" in settings and not (is_file and "dataset" in settings):

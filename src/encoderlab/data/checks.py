@@ -54,6 +54,8 @@ def checked(batch: dict[str, pa.Array], columns: Columns, where: Where) -> tuple
     # Several columns may make one text, and several columns of 0 and 1 a set of labels.
     if len(columns.parts) > 1:
         arrays = _with_joined_texts(arrays, where)
+    if columns.target == "label" and "label" in arrays and not is_list(arrays["text"]):
+        arrays["label"] = _without_lists_of_one(arrays["label"])
     _refuse_shapes(arrays, columns, where)
     if columns.label_columns:
         named = {name: arrays.pop(setting) for setting, name in settings.items() if setting.startswith("label")}
@@ -123,6 +125,13 @@ def _labels(array: pa.Array, name: str, where: Where) -> pa.Array:
     if n_changed:
         print(f"encoderlab: {where(0)}: spaces around labels are ignored ({n_changed:,} labels)", file=sys.stderr)
     return trimmed
+
+
+def _without_lists_of_one(labels: pa.Array) -> pa.Array:
+    """Return lists of at most one label as labels, and anything else as it is."""
+    if not is_list(labels) or (pc.max(pc.list_value_length(labels)).as_py() or 0) > 1:
+        return labels
+    return pa.array([row[0] if row else None for row in labels.to_pylist()], flat(labels).type)
 
 
 def _with_joined_texts(arrays: dict[str, pa.Array], where: Where) -> dict[str, pa.Array]:

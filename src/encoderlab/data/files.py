@@ -16,7 +16,7 @@ from encoderlab.data.data import Data
 from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset, DatasetConfig
 from encoderlab.data.documents import Documents, DocumentStream, StreamSettings, paragraphs, stream_of_files
 from encoderlab.data.examples import Split
-from encoderlab.data.formats import Dialect, Format, OnMissing, Quoting, format_of
+from encoderlab.data.formats import Dialect, Format, OnMissing, Quoting, format_of, saved_splits
 from encoderlab.data.markup import without_html
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
@@ -43,7 +43,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
     test: Any = setting(None, "The test file, or several.")
     format: Format = setting(
         Format.auto,
-        "auto (by the name): .csv, .tsv, .jsonl, .json, .parquet, .xlsx, .txt, .conll, .conllu, or a folder.",
+        "auto (by the name): .csv, .tsv, .jsonl, .json, .parquet, .xlsx, .arrow, .txt, .conll, .conllu, or a folder.",
     )
     quoting: Quoting = setting(
         Quoting.auto, "What a double quote means in csv and tsv: auto, double (it encloses), literal."
@@ -323,7 +323,10 @@ class FilesDataset(ColumnDataset, StreamSettings):
             files = {"train": formats.paths_of(self.path, "dataset.path")}
             folder = files["train"][0]
             train = folder / "train"
-            if train.is_dir() and (not of_labels or any(entry.is_dir() for entry in train.iterdir())):
+            saved = saved_splits(folder) if folder.is_dir() else []
+            if saved:
+                files = _files_of_saved(folder, saved)
+            elif train.is_dir() and (not of_labels or any(entry.is_dir() for entry in train.iterdir())):
                 names = {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")}
                 others = sorted(names - {*MAIN_SPLITS})
                 if others:
@@ -337,11 +340,23 @@ class FilesDataset(ColumnDataset, StreamSettings):
         for name, paths in files.items():
             within: list[Path] = []
             for path in paths:
-                within += sorted(path.rglob("[!.]*.txt*")) if path.is_dir() else [path]
+                is_folder = format_of(path, self.format) is Format.folder
+                within += sorted(path.rglob("[!.]*.txt*")) if is_folder else [path]
             if not within:
                 raise DataError(f"{paths[0]} has no .txt files", remedy="Choose a folder with some")
             files[name] = within
         return files
+
+
+def _files_of_saved(folder: Path, splits: Sequence[str]) -> dict[str, list[Path]]:
+    """Return the folder of each split of a saved DatasetDict, and say which are not read. DataError without train."""
+    others = [name for name in splits if name not in MAIN_SPLITS]
+    if "train" not in splits:
+        remedy = f"Set dataset.train={folder / splits[0]}"
+        raise DataError(f"{folder} has no split train", allowed=", ".join(splits), remedy=remedy)
+    if others:
+        formats.say_once(f"encoderlab: {folder}: the splits {', '.join(others)} are not read")
+    return {name: [folder / name] for name in MAIN_SPLITS if name in splits}
 
 
 def first_cells(path: Path, kind: Format, dialect: Dialect, setting: str = "dataset.{}") -> dict[str, list[str]]:
@@ -387,9 +402,10 @@ def _fingerprints(paths: list[Path]) -> dict[str, str]:
     folder = Path(os.path.commonpath([path.parent.absolute() for path in paths]))
     fingerprints = {}
     for path in paths:
-        size = path.stat().st_size
+        stated = path / "state.json" if path.is_dir() else path  # a saved dataset has its own fingerprint there
+        size = stated.stat().st_size
         digest = hashlib.sha256()
-        with path.open("rb") as file:
+        with stated.open("rb") as file:
             for start in (0, max(size - _END, 0)):
                 file.seek(start)
                 digest.update(b"%d " % size + file.read(_END))

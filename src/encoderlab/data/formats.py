@@ -17,6 +17,7 @@ from typing import Any
 from encoderlab.errors import DataError, SettingError, closest, one_line
 
 AUTO = "auto"
+FASTTEXT_LABEL = "__label__"  # before each label of a line
 COMPRESSED = (".gz", ".zst", ".bz2")
 _GROWTH = 100  # times as large unpacked
 _MUCH = 100_000_000  # bytes: so much may be unpacked from a file of any size
@@ -35,6 +36,8 @@ class Format(Enum):
     parquet = "parquet"
     excel = "excel"
     txt = "txt"
+    fasttext = "fasttext"
+    arrow = "arrow"
     conll = "conll"
     folder = "folder"
 
@@ -78,6 +81,7 @@ _BY_SUFFIX = {
     ".parquet": Format.parquet,
     ".xlsx": Format.excel,
     ".txt": Format.txt,
+    ".arrow": Format.arrow,
     **dict.fromkeys((".conll", ".conllu", ".iob", ".iob2", ".bio"), Format.conll),
 }
 
@@ -123,7 +127,7 @@ def format_of(path: Path, kind: Format = Format.auto) -> Format:
         remedy = f"Did you mean {path.with_name(near)}?" if near else f"Relative paths start from {Path.cwd()}"
         raise DataError(f"{path} does not exist", remedy=remedy)
     if path.is_dir():
-        return Format.folder
+        return _format_of_folder(path)
     name = path.with_suffix("") if path.suffix in COMPRESSED else path
     if kind in (Format.auto, Format.folder):
         if name.suffix.lower() not in _BY_SUFFIX:
@@ -131,11 +135,34 @@ def format_of(path: Path, kind: Format = Format.auto) -> Format:
             remedy = "Set dataset.format (csv, tsv, ...), or save the file in one of these formats"
             raise DataError(problem, allowed=f"{', '.join(_BY_SUFFIX)}, or a folder", remedy=remedy)
         kind = _BY_SUFFIX[name.suffix.lower()]
-    if kind is not Format.json:
+    if kind not in (Format.json, Format.txt):
         return kind
-    with _opened(path) as file:  # an array, or an object in each line?
-        is_array = file.read(2**12).lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n").startswith(b"[")
-    return Format.json if is_array else Format.jsonl
+    with _opened(path) as file:
+        start = file.read(2**12).lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n")
+    if kind is Format.txt:
+        return Format.fasttext if start.startswith(FASTTEXT_LABEL.encode()) else kind
+    return Format.json if start.startswith(b"[") else Format.jsonl  # an array, or an object in each line
+
+
+def _format_of_folder(path: Path) -> Format:
+    """Return the format of a folder. Raises DataError for several splits of which none is named."""
+    splits = saved_splits(path)
+    if splits:
+        problem = f"{path} holds {len(splits)} splits"
+        raise DataError(problem, allowed=", ".join(splits), remedy=f"Name the folder of one: {path / splits[0]}")
+    return Format.arrow if is_saved_dataset(path) else Format.folder
+
+
+def is_saved_dataset(folder: Path) -> bool:
+    """Return whether `Dataset.save_to_disk` has written the folder."""
+    return (folder / "state.json").is_file() and (folder / "dataset_info.json").is_file()
+
+
+def saved_splits(folder: Path) -> list[str]:
+    """Return the splits of a folder that `DatasetDict.save_to_disk` has written; none of any other folder."""
+    if not (folder / "dataset_dict.json").is_file():
+        return []
+    return sorted(entry.name for entry in folder.iterdir() if is_saved_dataset(entry))
 
 
 @contextmanager
@@ -214,11 +241,11 @@ def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encodi
         remedy = f"Correct the line, or set {setting} to the encoding of the file"
         raise DataError(f"{path}, line {number} is not UTF-8, but other lines are", remedy=remedy)
     reads = f"is not UTF-8 and is read as Windows-1252, line {number} as {shown!r}"
-    _say_once(f"encoderlab: {path} {reads}. If that is wrong, set {setting}.")
+    say_once(f"encoderlab: {path} {reads}. If that is wrong, set {setting}.")
     return _WESTERN
 
 
 @cache
-def _say_once(line: str) -> None:
+def say_once(line: str) -> None:
     """Print a line, unless this process has printed it before: a file may be read several times."""
     print(line, file=sys.stderr)

@@ -25,10 +25,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
+from encoderlab.data.annotation_tools import Record
+from encoderlab.data.annotations import fasttext_rows, tabulated
 from encoderlab.data.checks import LONGEST_TEXT, checked, refuse_long
 from encoderlab.data.columns import CARRIED, Columns, RawRows, are_numbers, can_be_carried, listed, plain
 from encoderlab.data.examples import grouped, stored
 from encoderlab.data.formats import Dialect, Format, Quoting, encoding_of, lines_of, text_lines
+from encoderlab.data.saved_datasets import saved_batches
 from encoderlab.data.workbooks import sheet_of, sheet_rows
 from encoderlab.errors import DataError, one_line
 
@@ -44,8 +47,7 @@ _MOST_FIELD = 2**31 - 1  # characters in a cell, the most that the csv module ca
 _MOST_LABELS = 10_000  # whose values are kept while a csv file is read
 _UNFIT = (pa.ArrowException, OverflowError, UnicodeEncodeError)  # of values that do not fit a type
 
-Record = tuple[int, dict[str, Any]]  # the line a row begins on (or its number), and its values by column
-Batch = tuple[range | list[int], dict[str, pa.Array]]  # the same for many rows
+Batch = tuple[range | list[int], dict[str, pa.Array]]  # the numbers of many rows, and their values by column
 
 
 # The Python types of values by the type of their column, the first that fits; a column of no values holds texts.
@@ -115,7 +117,7 @@ def place_namer(path: Path, kind: Format) -> Callable[[int], str]:
     if kind is Format.folder:
         files = label_files(path)
         return lambda number: str(files[number])
-    unit = "row" if kind in (Format.json, Format.parquet, Format.excel) else "line"
+    unit = "row" if kind in (Format.json, Format.parquet, Format.arrow, Format.excel) else "line"
     return lambda number: f"{path}, {unit} {number}"
 
 
@@ -125,6 +127,9 @@ def read_batches(
     """Yield the rows of a file in batches, with the columns to read by their own names, those `as_text` as texts."""
     if kind is Format.parquet:
         yield from _parquet(path, columns)
+        return
+    if kind is Format.arrow:
+        yield from saved_batches(path, columns)
         return
     place = place_namer(path, kind)
     used = {*columns.by_setting().values()}
@@ -160,7 +165,7 @@ def _n_characters(record: Record) -> int:
 def _records(
     path: Path, kind: Format, columns: Columns, dialect: Dialect, as_text: Collection[str]
 ) -> Iterator[Record]:
-    """Return the rows of a file of any format but parquet."""
+    """Return the rows of a file of any format but parquet and arrow."""
     if kind is Format.excel:
         sheet = sheet_of(path, dialect.sheet, columns)
         return sheet_rows(path, sheet, columns, {*as_text, *columns.by_setting().values()})
@@ -168,12 +173,15 @@ def _records(
         return _labelled_files(path, dialect.encoding, columns)
     encoding = encoding_of(path, dialect.encoding, columns.sibling("encoding"))
     if kind in (Format.jsonl, Format.json):
-        return _json(path, kind, encoding)
+        return tabulated(_json(path, kind, encoding), columns, path, place_namer(path, kind))
+    if kind is Format.fasttext:
+        return fasttext_rows(path, encoding, columns)
     if kind is Format.txt:
         return _texts(path, encoding, columns)
     if kind is Format.conll:
         return _sentences(path, encoding, columns)
-    return _separated(path, kind, columns, dialect.quoting, encoding)
+    rows = _separated(path, kind, columns, dialect.quoting, encoding)
+    return tabulated(rows, columns, path, place_namer(path, kind))
 
 
 def _as_written(value: Any) -> Any:

@@ -1,0 +1,228 @@
+"""What annotation tools export, as rows of a table: a row for each text, and a column for each question about it.
+
+Where several people answered about a text, it has the answer that most of them gave, and in a tie none. Spans become
+tags of words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from encoderlab.data.annotation_tools import (
+    DOCCANO,
+    LABEL,
+    SPANS,
+    TOOLS,
+    AnnotatedText,
+    Record,
+    Span,
+    Tool,
+    comparable,
+    spans_of,
+)
+from encoderlab.data.columns import Columns, listed
+from encoderlab.data.formats import FASTTEXT_LABEL, say_once, text_lines
+from encoderlab.errors import DataError
+
+SEPARATOR = "|"  # between several labels of a text, where a cell holds one value
+_FASTTEXT_LABELS = re.compile(rf"(?:^|\s){FASTTEXT_LABEL}(\S+)")
+_LOOKED_AT = 100  # rows that show the shape of a file
+_WORD = re.compile(r"\w+|[^\w\s]")  # as BERT splits a text before its pieces: punctuation is apart
+
+
+def tabulated(records: Iterator[Record], columns: Columns, path: Path, place: Callable[[int], str]) -> Iterator[Record]:
+    """Return the records as they are, or as rows with a text and labels if an annotation tool has exported them.
+
+    Says once what they were read as, and what was left out. Raises DataError for a row of another shape, or with
+    several labels where one is needed.
+    """
+    first = list(islice(records, _LOOKED_AT))
+    records = chain(first, records)
+    tool = next((tool for tool in TOOLS if any(tool.has_written(record) for _, record in first)), None)
+    if tool is None:
+        return records
+    has_spans = any(spans_of(value) for _, record in first for value in record.values())
+    if tool.name == DOCCANO and not has_spans and columns.target == "label_set":
+        return records  # its lists of labels are what is needed
+    return _rows(tool, first, records, columns, path, place)
+
+
+def _rows(
+    tool: Tool,
+    first: list[Record],
+    records: Iterator[Record],
+    columns: Columns,
+    path: Path,
+    place: Callable[[int], str],
+) -> Iterator[Record]:
+    """Yield the rows of an export; see `tabulated`."""
+    counts: Counter[str] = Counter()
+    number = first[0][0]
+    try:
+        if tool.needs_all:
+            texts = known = list(tool.texts(records, counts))
+        else:
+            texts = tool.texts(records, counts)
+            known = list(tool.texts(first, Counter()))
+        for text in known:
+            for question, answers in text.answers.items():
+                text.answers[question] = _agreed(answers, counts)
+        table = _Table(known, columns)
+        _say_as_what(path, tool, table, counts)
+        for text in texts:
+            number = text.number
+            row = table.row(text, columns, place(number), counts)
+            if row is not None:
+                yield number, row
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        problem = f"{path} looks like an export of {tool.name}, but {place(number)} or a row after it has another shape"
+        raise DataError(problem, remedy="Export it again, or save a table with the columns text and label") from error
+    if table.is_for_training:
+        _say_counts(path, counts, ("unanswered", "widened", "overlapping", "outside"))
+
+
+class _Table:
+    """The columns of an export: those of its texts, and one for each question, of which some are answered by spans."""
+
+    def __init__(self, texts: Iterable[AnnotatedText], columns: Columns) -> None:
+        self.of_texts: dict[str, None] = {}
+        questions: dict[str, None] = {}
+        self.of_spans: set[str] = set()
+        for text in texts:
+            self.of_texts |= dict.fromkeys(text.columns)
+            questions |= dict.fromkeys(text.answers)
+            self.of_spans |= {name for name, answers in text.answers.items() if any(map(spans_of, answers))}
+        self.is_for_training = columns.setting.startswith("dataset.")
+        self.column_of = {name: name for name in questions}
+        if len(questions) == 1 and columns.label not in questions:
+            only = next(iter(questions))
+            usual = SPANS if only in self.of_spans and not self.is_for_training else LABEL
+            self.column_of[only] = only if usual in self.of_texts else usual
+
+    def row(self, text: AnnotatedText, columns: Columns, where: str, counts: Counter[str]) -> dict[str, Any] | None:
+        """Return the columns of a text; None if it is left out."""
+        if text.is_left_out and self.is_for_training:
+            return None
+        row = dict.fromkeys(self.of_texts) | text.columns
+        for question, column in self.column_of.items():
+            answer = next(iter(text.answers.get(question, [])), None)
+            if column != columns.label:
+                row[column] = _as_cell(answer)
+                continue
+            if answer is None and (question in self.of_spans or columns.target == "label_set"):
+                counts["unanswered"] += 1  # an empty list would say that nothing applies
+                return None
+            name = columns.parts[0]
+            content = row.get(name)
+            if question in self.of_spans and isinstance(content, str):
+                row[name], row[column] = tagged(content, spans_of(answer) or [], text.words, counts)
+            else:
+                row[column] = label_of(answer, columns, where)
+        return row
+
+
+def fasttext_rows(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
+    """Yield the text and the labels of each line that fastText reads. Raises DataError as `tabulated` does."""
+    say_once(f"encoderlab: {path}: read as lines of fastText, each with a text and its labels")
+    text_column = next(iter(columns.parts), "text")
+    for number, line in enumerate(text_lines(path, encoding), start=1):
+        labels = _FASTTEXT_LABELS.findall(line)
+        text = _FASTTEXT_LABELS.sub("", line).strip()
+        label = label_of(labels, columns, f"{path}, line {number}")
+        if line.strip():
+            yield number, {text_column: text, columns.label or LABEL: label}
+
+
+def label_of(answer: Any, columns: Columns, where: str) -> Any:
+    """Return an answer as a cell of the label column, or of any column if there is none to learn from.
+
+    Raises DataError for several labels where one is needed.
+    """
+    if columns.label is None:
+        return _as_cell(answer)
+    if columns.target == "label_set":
+        return [answer] if isinstance(answer, str) else answer
+    if not isinstance(answer, list) or not all(isinstance(label, str) for label in answer):
+        return answer
+    if len(answer) > 1:
+        problem = f"{where} has {len(answer)} labels ({listed(answer, 3)})"
+        raise DataError(problem, allowed="one label per text", remedy="Use task=multilabel for several")
+    return answer[0] if answer else None
+
+
+def _as_cell(answer: Any) -> Any:
+    """Return an answer as a single value: several labels in one text."""
+    is_labels = isinstance(answer, list) and all(isinstance(label, str) for label in answer)
+    return (SEPARATOR.join(answer) or None) if is_labels else answer
+
+
+def tagged(
+    text: str, spans: Sequence[Span], borders: list[tuple[int, int]] | None, counts: Counter[str]
+) -> tuple[list[str], list[str]]:
+    """Return the words of a text, and a BIO tag for each.
+
+    A span that begins or ends within a word is widened to it. Of two spans about one word, the first is taken, of two
+    that begin together the longer one. Both are counted.
+
+    >>> tagged("In New York.", [(3, 11, "PLACE")], None, Counter())
+    (['In', 'New', 'York', '.'], ['O', 'B-PLACE', 'I-PLACE', 'O'])
+    """
+    if borders is None:
+        borders = [word.span() for word in _WORD.finditer(text)]
+    tags = ["O"] * len(borders)
+    for start, end, label in sorted(spans, key=lambda span: (span[0], -span[1])):
+        within = [index for index, (first, last) in enumerate(borders) if first < end and start < last]
+        if not within:
+            counts["outside"] += 1
+            continue
+        if any(tags[index] != "O" for index in within):
+            counts["overlapping"] += 1
+            continue
+        is_cut = borders[within[0]][0] < start or end < borders[within[-1]][1]
+        counts["widened"] += is_cut
+        tags[within[0]] = f"B-{label}"
+        for index in within[1:]:
+            tags[index] = f"I-{label}"
+    return [text[first:last] for first, last in borders], tags
+
+
+def _agreed(answers: Sequence[Any], counts: Counter[str]) -> list[Any]:
+    """Return the answer that most people gave, alone; nothing if nobody answered, or in a tie."""
+    votes = Counter(map(comparable, answers)).most_common(2)
+    if len(votes) > 1:
+        counts["disagreements"] += 1
+    if len(votes) > 1 and votes[0][1] == votes[1][1]:
+        counts["ties"] += 1
+        return []
+    return [answer for answer in answers if comparable(answer) == votes[0][0]][:1]
+
+
+def _say_as_what(path: Path, tool: Tool, table: _Table, counts: Counter[str]) -> None:
+    """Say what a file was read as, and which answers are left out."""
+    article = "an" if tool.name[0] in "AEIOU" else "a"
+    names = [*table.of_texts, *table.column_of.values()]
+    say_once(f"encoderlab: {path}: read as {article} {tool.name} export: {listed(names, 8)}")
+    _say_counts(path, counts, ("rejected", "ignored", "suggested", "not", "disagreements"))
+
+
+def _say_counts(path: Path, counts: Counter[str], names: Sequence[str]) -> None:
+    """Say how many answers or spans were left out or changed, by why."""
+    words = {
+        "rejected": "{n} rejected answers are left out",
+        "ignored": "{n} ignored or cancelled answers are left out",
+        "suggested": "{n} texts have suggestions and no answer, and are without a label",
+        "not": "{n} rejected answers are read as another label, because all are about one",
+        "disagreements": "on {n} texts people disagree: what most of them said is taken, in {ties} ties nothing",
+        "unanswered": "{n} texts without an answer are left out",
+        "widened": "{n} spans that begin or end within a word are widened to it",
+        "overlapping": "{n} spans are left out because another one has the same words",
+        "outside": "{n} spans are left out because they hold no word",
+    }
+    said = [words[name].format(n=f"{counts[name]:,}", ties=f"{counts['ties']:,}") for name in names if counts[name]]
+    if said:
+        say_once(f"encoderlab: {path}: {'; '.join(said)}")
