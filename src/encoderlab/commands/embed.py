@@ -11,6 +11,7 @@ from numpy.lib import format as npy
 from encoderlab.config.commands import EmbedConfig
 from encoderlab.data.examples import Example
 from encoderlab.data.formats import Format, format_of
+from encoderlab.data.remote import local_file
 from encoderlab.errors import SettingError
 from encoderlab.runs import inputs
 from encoderlab.runs.model import Model
@@ -62,7 +63,7 @@ def _examples(config: EmbedConfig, model: Model) -> tuple[Iterable[Example], int
     """
     if config.input is None:
         return inputs.standard_input_examples(model, paired=False), None
-    path = Path(config.input)
+    path = local_file(config.input, config.cache)
     dataset = model.config.dataset
     as_trained = config.text_column is None and format_of(path, Format.auto) is not Format.txt
     pair_column = config.text_pair_column or (getattr(dataset, "text_pair", None) if as_trained else None)

@@ -16,6 +16,7 @@ from typing import Any
 from encoderlab.commands.select import named_columns, open_pool
 from encoderlab.config.commands import LabelConfig, PredictionFormat
 from encoderlab.data.examples import texts_of
+from encoderlab.data.remote import is_url, name_of
 from encoderlab.errors import SettingError, UserError, one_line
 from encoderlab.reports.blocks import render
 from encoderlab.reports.wording import counted
@@ -36,7 +37,7 @@ def label(config: LabelConfig) -> None:
     # What can be refused at once.
     if config.input in (None, "-"):
         raise SettingError("label reads a file of texts", remedy="Run encoderlab label texts.csv labels=[yes,no]")
-    source = Path(config.input)
+    source = Path(name_of(config.input) if is_url(config.input) else config.input)
     output = Path(config.output) if config.output is not None else _output_beside(source)
     form = format_by_name(str(output), "Set output=FILE.csv")
     _check_labels(config)

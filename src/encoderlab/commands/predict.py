@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import repeat
-from pathlib import Path
 from typing import Any
 
 from encoderlab.config.commands import PredictConfig, PredictionFormat, Probabilities
 from encoderlab.data.examples import Example, Split, texts_of
 from encoderlab.data.files import first_cells
 from encoderlab.data.formats import format_of
+from encoderlab.data.remote import local_file
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.reports import wording
@@ -53,7 +53,7 @@ def predict(config: PredictConfig) -> None:
         typed = config.text_column is not None or _text_columns(config, model)[1] is not None
         if config.input is None or typed or not isinstance(error, MissingColumnError):
             raise
-        path = Path(config.input)
+        path = local_file(config.input, config.cache)
         dialect = inputs.dialect_of(model, config.dialect)
         guess = guess_text(first_cells(path, format_of(path), dialect, "{}_column"), str(path), "text_column")
         print(f"encoderlab: {path}: texts are read from {guess!r} (text_column)", file=sys.stderr)
@@ -113,7 +113,7 @@ def _examples(config: PredictConfig, model: Model) -> tuple[Iterable[Example], i
     column, pair_column = _text_columns(config, model)
     model.check_paired(pair_column is not None)
     if config.input is not None:
-        place = (Path(config.input), column, pair_column, config.dialect, config.cache)
+        place = (local_file(config.input, config.cache), column, pair_column, config.dialect, config.cache)
         return inputs.file_examples(model, *place)
     return inputs.standard_input_examples(model, paired=pair_column is not None), None
 

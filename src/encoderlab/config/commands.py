@@ -193,7 +193,9 @@ class ExportConfig(CommandConfig):
 class InputConfig(OpenRunConfig):
     """The settings of commands that read new texts, from a file or standard input."""
 
-    input: str | None = setting(None, "File of texts (csv, xlsx, jsonl, ...); null or -: lines of standard input.")
+    input: str | None = setting(
+        None, "File of texts (csv, xlsx, jsonl, ...) or its URL; null or -: lines of standard input."
+    )
     text_column: str | None = setting(None, "Column of `input` that holds the text; null: as trained.")
     text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
     quoting: Quoting = setting(Quoting.auto, "A double quote in csv and tsv: auto (as trained), double, literal.")
@@ -248,7 +250,7 @@ class PoolConfig(InputConfig):
         "The model: a run, whose probabilities say where it is unsure, or an encoder, whose vectors a linear model "
         "reads.",
     )
-    input: str | None = setting(REQUIRED, "File of texts (csv, xlsx, jsonl, ...), of which some may have a label.")
+    input: str | None = setting(REQUIRED, "File of texts (csv, xlsx, jsonl, ...) or its URL; some may have a label.")
     label_column: str | None = setting(
         None, "Column of `input` for the labels, empty where there is none yet; null: as trained, or label."
     )

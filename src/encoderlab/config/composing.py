@@ -29,6 +29,7 @@ from encoderlab.config import config_folder
 from encoderlab.config.commands import SweepConfig
 from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, SCHEMAS, names_of, open_settings, register_schemas
 from encoderlab.data.formats import is_saved_dataset
+from encoderlab.data.remote import is_url
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.settings import allowed_range, required_setting
 
@@ -184,7 +185,7 @@ def _with_names(command: str, arguments: list[str]) -> list[str]:
     named = []
     for argument in arguments:
         is_folder_of_compare = command == "compare" and "=" not in argument
-        if is_folder_of_compare or os.path.exists(argument):  # noqa: PTH110  Path fails at what no path can be
+        if is_folder_of_compare or is_url(argument) or os.path.exists(argument):  # noqa: PTH110  Path fails at what no path can be
             bare.append(argument)
         else:
             named.append(argument)
@@ -192,7 +193,7 @@ def _with_names(command: str, arguments: list[str]) -> list[str]:
         return [*named, f"runs=[{','.join(map(quote, bare))}]"] if bare else named
     meant: dict[str, str] = {}
     for path in bare:
-        is_file = Path(path).is_file() or is_saved_dataset(Path(path))
+        is_file = is_url(path) or Path(path).is_file() or is_saved_dataset(Path(path))
         if is_file and "input" in settings:
             name = "input"
         elif "run" in settings and not (is_file and "dataset" in settings):

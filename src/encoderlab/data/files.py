@@ -18,6 +18,7 @@ from encoderlab.data.documents import Documents, DocumentStream, StreamSettings,
 from encoderlab.data.examples import Split
 from encoderlab.data.formats import Dialect, Format, OnMissing, Quoting, format_of, saved_splits
 from encoderlab.data.markup import without_html
+from encoderlab.data.remote import source_of
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
 
@@ -36,7 +37,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
     # Each is a name, a pattern or a list; OmegaConf has no such union.
     path: Any = setting(
         None,
-        "File or folder with all rows, or several: a pattern (data/*.csv) or a list; other splits are taken from it.",
+        "File, folder or URL with all rows, or several: a pattern (data/*.csv) or a list; other splits come from it.",
     )
     train: Any = setting(None, "The training file, or several, if each split has its own files.")
     validation: Any = setting(None, "The validation file, or several; without it, rows are taken from training.")
@@ -109,11 +110,11 @@ class FilesDataset(ColumnDataset, StreamSettings):
         )
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Data:
-        """Read the files; nothing outlasts the process in `cache_dir`, because reading a copy would take as long."""
+        """Read the files; of them only copies of URLs outlast the process in `cache_dir`."""
         from encoderlab.data.columns import MissingColumnError
         from encoderlab.data.labels import labelled_rows
 
-        files = self._files(of_labels=True)
+        files = self._files(cache_dir, of_labels=True)
 
         def read_with(decided: dict[str, str]) -> tuple[FilesDataset, dict[str, RawRows]]:
             dataset = replace(self, **decided)
@@ -263,7 +264,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
         """Return each row as a document; with `streaming`, the run reads them during training."""
         if not self.streaming:
             return super().read_documents(cache_dir)
-        files = self._files(of_labels=False)
+        files = self._files(cache_dir, of_labels=False)
         fractions = {name: share for name, share in self.held_out.items() if name not in files}
         streamed: dict[str, Documents] = {}
         for name, paths in files.items():
@@ -289,7 +290,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
     def read_document_rows(self, cache_dir: Path) -> Data:
         """Return all splits with a document in each row: .txt files hold documents, not a text per line."""
-        files = self._files(of_labels=False)
+        files = self._files(cache_dir, of_labels=False)
         others = self.group is not None
         rows = self._rows_of(files, self._document_columns(others=others), cache_dir)
         if len(rows["train"].table) == 1 and format_of(files["train"][0], self.format) is Format.txt:
@@ -311,16 +312,16 @@ class FilesDataset(ColumnDataset, StreamSettings):
             documents=not one_per_line,
         )
 
-    def _files(self, *, of_labels: bool) -> dict[str, list[Path]]:
+    def _files(self, cache_dir: Path, *, of_labels: bool) -> dict[str, list[Path]]:
         """Return the files of each split; for documents, those within folders.
 
         A folder may have a sub-folder for each split, with one for each label if the files are `of_labels`.
         """
         if self.path is None:
             named = [name for name in MAIN_SPLITS if getattr(self, name) is not None]
-            files = {name: formats.paths_of(getattr(self, name), f"dataset.{name}") for name in named}
+            files = {name: formats.paths_of(getattr(self, name), f"dataset.{name}", cache_dir) for name in named}
         else:
-            files = {"train": formats.paths_of(self.path, "dataset.path")}
+            files = {"train": formats.paths_of(self.path, "dataset.path", cache_dir)}
             folder = files["train"][0]
             train = folder / "train"
             saved = saved_splits(folder) if folder.is_dir() else []
@@ -414,7 +415,7 @@ def _fingerprints(paths: list[Path]) -> dict[str, str]:
 
 
 def _origin(files: dict[str, list[Path]]) -> dict[str, Any]:
-    names = {name: [str(path.absolute()) for path in paths] for name, paths in files.items()}
+    names = {name: [source_of(path) for path in paths] for name, paths in files.items()}
     return {"source": "files", "files": {name: paths[0] if len(paths) == 1 else paths for name, paths in names.items()}}
 
 

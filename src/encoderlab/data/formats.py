@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from encoderlab.data.remote import is_url, local_files
 from encoderlab.errors import DataError, SettingError, closest, one_line
 
 AUTO = "auto"
@@ -96,19 +97,28 @@ def refuse_unknown(encoding: str, setting: str) -> None:
 
 
 def absolute(path: Any, setting: str) -> str | list[str]:
-    """Return a file, folder or pattern, or a list of them, as absolute paths. Raises SettingError for anything else."""
+    """Return a file, folder, pattern or URL, or a list of them, as absolute paths, URLs as they are.
+
+    Raises SettingError for anything else.
+    """
     paths = [path] if isinstance(path, str) else path
     if not isinstance(paths, list) or not paths or not all(isinstance(name, str) and name for name in paths):
-        allowed = "a file, a folder, a pattern such as data/*.csv, or a list of files"
+        allowed = "a file, a folder, a pattern such as data/*.csv, a URL, or a list of files"
         raise SettingError(f"{setting} is {path!r}", allowed=allowed)
-    whole = [str(Path(name).expanduser().absolute()) for name in paths]
+    whole = [name if is_url(name) else str(Path(name).expanduser().absolute()) for name in paths]
     return whole[0] if isinstance(path, str) else whole
 
 
-def paths_of(paths: str | list[str], setting: str) -> list[Path]:
-    """Return the files and folders that match a path, a pattern or a list of them. DataError if a pattern has none."""
+def paths_of(paths: str | list[str], setting: str, cache_dir: Path) -> list[Path]:
+    """Return the files and folders that match a path, a pattern or a list of them; of URLs, copies in `cache_dir`.
+
+    Raises DataError if a pattern matches none, or a URL cannot be read.
+    """
     files: list[Path] = []
     for pattern in [paths] if isinstance(paths, str) else paths:
+        if is_url(pattern):
+            files += local_files(pattern, cache_dir)
+            continue
         matches = [Path(pattern)]
         if glob.has_magic(pattern) and not matches[0].exists():  # Path.glob refuses absolute patterns
             matches = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207

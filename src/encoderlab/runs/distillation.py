@@ -27,6 +27,7 @@ from encoderlab.data.documents import Documents
 from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.data.files import read_unlabelled
 from encoderlab.data.formats import is_saved_dataset
+from encoderlab.data.remote import local_file
 from encoderlab.data.tokens import tokenize_examples
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Positions
@@ -190,7 +191,7 @@ def teacher_logits(teacher: Model, examples: Sequence[Example], labels: Sequence
 
 def _unlabelled(config: DistillConfig, data: Data) -> list[Example]:
     """Return the texts of the file `config.unlabelled`, without blank ones."""
-    path = Path(config.unlabelled or "").expanduser()
+    path = local_file(config.unlabelled or "", config.cache).expanduser()
     if not path.is_file() and not is_saved_dataset(path):
         raise DataError(f"unlabelled={path} does not exist", allowed="a csv, tsv, jsonl, parquet or txt file")
     dataset = config.dataset

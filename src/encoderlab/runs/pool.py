@@ -15,6 +15,7 @@ from encoderlab.config.commands import PoolConfig
 from encoderlab.data.examples import Example, Split, text_of
 from encoderlab.data.files import first_cells, read_unlabelled
 from encoderlab.data.formats import Format, format_of, paths_of
+from encoderlab.data.remote import local_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.predictions import carried_names, cell
 from encoderlab.runs import inputs
@@ -74,12 +75,12 @@ def read_pool(config: PoolConfig, model: Model) -> Pool:
     Raises DataError if a file cannot be read, or nothing is left to choose.
     """
     assert config.input is not None
-    file = _read_file(Path(config.input), config, model)
+    file = _read_file(local_file(config.input, config.cache), config, model)
     keys = [_key(example) for example in file.split]
     labels = list(file.labels)
     marks = list(file.marks)
     added: dict[int, str] = {}
-    for path in paths_of(config.labelled, "labelled") if config.labelled is not None else []:
+    for path in paths_of(config.labelled, "labelled", config.cache) if config.labelled is not None else []:
         other = _read_file(path, config, model, labelled=True)
         added |= _taken_over(other, file.path, keys, labels, marks)
 

@@ -1,0 +1,229 @@
+"""Files at a URL: https://, and whatever fsspec opens (s3://, hf://, gs://, ...), each copied to the cache, whole.
+
+A copy is used again while its source is the same, or cannot be reached. Beside it is where it came from.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import json
+import re
+import shutil
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+from urllib.parse import unquote, urlsplit
+
+from filelock import FileLock
+
+from encoderlab.errors import DataError, SettingError, one_line
+from encoderlab.system.files import atomic_write, atomic_write_text
+from encoderlab.system.progress import progress_bar
+
+MOST_BYTES = 20 * 2**30  # of a file
+_AT_A_TIME = 2**20  # bytes
+_SECONDS = 30  # to wait for an answer, or for the next bytes
+DOWNLOADS = "downloads"  # of the cache
+_SOURCE = ".source.json"
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://.")
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # that a copy is written to
+_HTTP = ("http", "https")
+_PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where a copy came from, and what its source said of this version of it."""
+
+    url: str
+    version: str
+
+
+class _UnchangedError(Exception):
+    """The source is as it was copied."""
+
+
+def is_url(name: Any) -> bool:
+    """Return whether a name of a file is a URL."""
+    return isinstance(name, str) and _URL.match(name) is not None
+
+
+def without_query(url: str) -> str:
+    """Return a URL as reports show it: a query may hold a signature, and what is before an @ a password."""
+    parts = urlsplit(url)
+    return parts._replace(query="", fragment="", netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def source_of(path: Path) -> str:
+    """Return the URL that a file was copied from, or its own absolute path."""
+    if path.absolute().parent.parent.name != DOWNLOADS:
+        return str(path.absolute())
+    try:
+        return json.loads((path.parent / _SOURCE).read_text(encoding="utf-8"))["url"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return str(path.absolute())
+
+
+def local_files(name: str, cache_dir: Path) -> list[Path]:
+    """Return copies of the files that a URL names, all that match if it is a pattern such as s3://mine/*.csv.
+
+    Raises DataError if one can neither be copied nor is in the cache.
+    """
+    if urlsplit(name).scheme in _HTTP or not glob.has_magic(name):
+        return [local_file(name, cache_dir)]
+    with _explained(name):
+        import fsspec
+
+        system, pattern = fsspec.core.url_to_fs(name)
+        matches = [system.unstrip_protocol(match) for match in sorted(system.glob(pattern))]
+    if not matches:
+        raise DataError(f"{name} matches no file", remedy="Check the pattern")
+    return [local_file(url, cache_dir) for url in matches]
+
+
+def local_file(name: str, cache_dir: Path) -> Path:
+    """Return a path as it is, and a copy of the file at a URL. Raises DataError if there is none."""
+    if not is_url(name):
+        return Path(name)
+    parts = urlsplit(name)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else _copy_of(name, cache_dir)
+
+
+def name_of(url: str) -> str:
+    """Return the name of the file at a URL."""
+    return PurePosixPath(unquote(urlsplit(url).path)).name or "data"
+
+
+def _copy_of(url: str, cache_dir: Path) -> Path:
+    """Return the copy of a URL, which is new if its source has changed."""
+    folder = cache_dir.absolute() / DOWNLOADS / sha256(url.encode()).hexdigest()[:16]
+    copy = folder / name_of(url)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / ".lock"):
+            known = _known_version(folder) if copy.exists() else None
+            try:
+                with _explained(url):
+                    _copy(url, copy, known)
+            except _UnchangedError:
+                pass
+            except DataError as error:
+                if known is None:
+                    raise
+                print(f"encoderlab: {error.wrong}. The copy in the cache is used: {copy}", file=sys.stderr)
+    except OSError as error:
+        problem = f"{without_query(url)} cannot be copied to {folder}: {error.strerror or error}"
+        raise DataError(problem, remedy="Free some space, or set cache_dir") from error
+    return copy
+
+
+def _known_version(folder: Path) -> str | None:
+    """Return the version that the copy in a folder is of; None if it is not known."""
+    try:
+        return str(json.loads((folder / _SOURCE).read_text(encoding="utf-8"))["version"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _copy(url: str, copy: Path, known: str | None) -> None:
+    """Copy a file whole, and note its version. Raises _UnchangedError if it is `known`, DataError, or any error."""
+    opened = _opened_http if urlsplit(url).scheme in _HTTP else _opened_by_fsspec
+    with opened(url, known) as (source, version, size):
+        if size is not None and size > MOST_BYTES:
+            raise _too_large(url)
+        free = shutil.disk_usage(copy.parent).free
+        if size is not None and size > free:
+            problem = f"{without_query(url)} has {size:,} bytes, and {free:,} are free in {copy.parent}"
+            raise DataError(problem, remedy="Free some space, or set cache_dir")
+        with atomic_write(copy) as temporary:
+            n_bytes = 0
+            bar = progress_bar(f"copying {copy.name}", "B", size, unit_scale=True, leave=False)
+            with temporary.open("wb") as file, bar:
+                for block in iter(lambda: source.read(_AT_A_TIME), b""):
+                    n_bytes += len(block)
+                    if n_bytes > MOST_BYTES:
+                        raise _too_large(url)
+                    file.write(block)
+                    bar.update(len(block))
+            if size is not None and n_bytes != size:
+                problem = f"{without_query(url)} broke off after {n_bytes:,} of {size:,} bytes"
+                raise DataError(problem, remedy="Try again")
+    atomic_write_text(copy.parent / _SOURCE, json.dumps(asdict(_Source(without_query(url), version))))
+
+
+def _too_large(url: str) -> DataError:
+    problem = f"{without_query(url)} has more than {MOST_BYTES:,} bytes"
+    return DataError(problem, remedy="Download it yourself, and name the file")
+
+
+Opened = tuple[IO[bytes], str, int | None]  # what is read, its version, and how many bytes it has if that is known
+
+
+@contextmanager
+def _opened_http(url: str, known: str | None) -> Iterator[Opened]:
+    """Open a file of a web server, which states a version by its headers ETag or Last-Modified.
+
+    Raises _UnchangedError, or an error of urllib.
+    """
+    headers = {"User-Agent": "encoderlab"}
+    if known:
+        headers["If-None-Match" if known.startswith(('"', "W/")) else "If-Modified-Since"] = known
+    try:
+        response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_SECONDS)
+    except urllib.error.HTTPError as error:
+        if error.code == 304:
+            raise _UnchangedError from None
+        raise
+    with response:
+        version = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
+        length = response.headers.get("Content-Length")
+        yield response, version, None if length is None else int(length)
+
+
+@contextmanager
+def _opened_by_fsspec(url: str, known: str | None) -> Iterator[Opened]:
+    """Open a file that fsspec knows to open. Raises _UnchangedError, or any error of the package for its protocol."""
+    import fsspec
+
+    system, path = fsspec.core.url_to_fs(url)
+    version = str(system.ukey(path))
+    if version == known:
+        raise _UnchangedError
+    with system.open(path, "rb") as file:
+        yield file, version, system.size(path)
+
+
+@contextmanager
+def _explained(url: str) -> Iterator[None]:
+    """Raise any error within this context as a DataError, which says what to do about it."""
+    shown = without_query(url)
+    scheme = urlsplit(url).scheme
+    try:
+        yield
+    except (DataError, _UnchangedError):
+        raise
+    except ImportError as error:
+        package = _PACKAGES.get(scheme, "")
+        remedy = f"Run pip install {package}" if package else f"Install what fsspec needs for it: {error}"
+        raise DataError(f"{shown} cannot be opened without a package for {scheme}://", remedy=remedy) from error
+    except FileNotFoundError as error:
+        raise DataError(f"{shown} does not exist", remedy="Check the URL") from error
+    except OSError as error:
+        if error.errno in _OF_THE_DISK:
+            raise
+        cause = error.reason if type(error) is urllib.error.URLError else error
+        reason = one_line(str(cause))[:300]
+        raise DataError(f"{shown} cannot be read ({reason})", remedy="Check the URL and the network") from error
+    except Exception as error:  # each package raises its own
+        if isinstance(error, ValueError) and "Protocol not known" in str(error):
+            allowed = "https://, s3://, hf://, and other protocols of fsspec"
+            raise SettingError(f"{shown} has an unknown protocol", allowed=allowed) from error
+        problem = f"{shown} cannot be read: {one_line(str(error))[:300] or type(error).__name__}"
+        raise DataError(problem, remedy="Check the URL, the network, and whether you may read it") from error

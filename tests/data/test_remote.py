@@ -1,0 +1,128 @@
+"""Files at a URL are copied to the cache whole, again if their source has changed, and used from there without it."""
+
+import http.server
+import os
+import sys
+import threading
+from contextlib import contextmanager
+
+import fsspec
+import pytest
+
+from encoderlab.data import remote
+from encoderlab.data.files import FilesDataset
+from encoderlab.errors import DataError, SettingError
+
+ROWS = "text,label\nrain,weather\ngoal,sport\n"
+
+
+@contextmanager
+def serving(folder, says=None):
+    """Serve a folder, and yield its address and the answers so far; `says` answers instead."""
+    answers = []
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args):
+            super().__init__(*args, directory=folder)
+
+        def do_GET(self):  # noqa: N802
+            return says(self) if says else super().do_GET()
+
+        def log_request(self, code="-", size="-"):
+            answers.append(int(code))
+
+        def log_message(self, *args):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", answers
+        finally:
+            server.shutdown()
+
+
+def loaded(url, cache):
+    return FilesDataset(path=url, validation_fraction=0.0).load(cache)
+
+
+def copies(cache):
+    return sorted(path.name for path in (cache / "downloads").rglob("*") if path.is_file() and path.name[0] != ".")
+
+
+def test_a_file_of_a_web_server_is_copied_once_and_again_when_it_changes(tmp_path, capsys):
+    site, cache = tmp_path / "site", tmp_path / "cache"
+    site.mkdir()
+    (site / "my rows.csv").write_text(ROWS)
+    with serving(site) as (address, answers):
+        url = f"{address}/my%20rows.csv?token=secret"
+        data = loaded(url, cache)
+        assert len(data.by_name["train"]) == 2 and copies(cache) == ["my rows.csv"]
+        assert data.origin["files"] == {"train": f"{address}/my%20rows.csv"}, "a report shows no token"
+        assert len(loaded(url, cache).by_name["train"]) == 2 and answers == [200, 304]
+        (site / "my rows.csv").write_text(ROWS + "snow,weather\n")
+        os.utime(site / "my rows.csv", (2e9, 2e9))  # the server's clock counts seconds
+        assert len(loaded(url, cache).by_name["train"]) == 3 and answers[-1] == 200
+    assert len(loaded(url, cache).by_name["train"]) == 3, "the server is gone"
+    assert "copy in the cache is used" in capsys.readouterr().err
+    with pytest.raises(DataError, match="cannot be read .*Connection refused"):
+        loaded(f"{address}/other.csv", cache)
+
+
+def test_what_a_web_server_does_not_give_whole_leaves_no_copy(tmp_path, monkeypatch):
+    def breaks_off(request):
+        request.send_response(200)
+        request.send_header("Content-Length", "1000")
+        request.end_headers()
+        request.wfile.write(ROWS.encode())
+
+    def never_ends(request):
+        request.send_response(200)
+        request.end_headers()
+        request.wfile.write(ROWS.encode() * 100)
+
+    monkeypatch.setattr(remote, "MOST_BYTES", 2000)
+    for says, problem in ((breaks_off, "broke off after"), (never_ends, "more than 2,000 bytes")):
+        with serving(tmp_path, says) as (address, _), pytest.raises(DataError, match=problem):
+            loaded(f"{address}/a.csv", tmp_path / "cache")
+    with serving(tmp_path) as (address, _), pytest.raises(DataError, match="404"):
+        loaded(f"{address}/missing.csv", tmp_path / "cache")
+    assert copies(tmp_path / "cache") == []
+
+
+def test_files_that_fsspec_opens_and_patterns_of_them(tmp_path):
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/bucket/a.csv", ROWS.encode())
+    memory.pipe("/bucket/b.csv", b"text,label\nsnow,weather\n")
+    assert len(loaded("memory://bucket/*.csv", tmp_path).by_name["train"]) == 3
+    memory.pipe("/bucket/b.csv", b"text,label\nsnow,weather\nwind,weather\n")
+    data = loaded(["memory://bucket/a.csv", "memory://bucket/b.csv"], tmp_path)
+    assert len(data.by_name["train"]) == 4
+    assert data.origin["files"] == {"train": ["memory://bucket/a.csv", "memory://bucket/b.csv"]}
+    with pytest.raises(DataError, match=r"memory://bucket/c\.csv does not exist"):
+        loaded("memory://bucket/c.csv", tmp_path)
+    with pytest.raises(DataError, match="matches no file"):
+        loaded("memory://bucket/*.tsv", tmp_path)
+    (tmp_path / "rows.csv").write_text(ROWS)
+    assert len(loaded((tmp_path / "rows.csv").as_uri(), tmp_path).by_name["train"]) == 2
+
+
+def test_a_missing_package_or_protocol_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(DataError, match="pip install s3fs"):
+        loaded("s3://bucket/a.csv", tmp_path)
+    with pytest.raises(SettingError, match="s4://bucket/a.csv has an unknown protocol"):
+        loaded("s4://bucket/a.csv", tmp_path)
+
+
+def test_commands_read_urls(command, tmp_path, capsys):
+    lines = [f"text number {n},{'weather' if n % 2 else 'sport'}\n" for n in range(30)]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "".join(lines))
+    with serving(tmp_path) as (address, _):
+        command("data", f"{address}/rows.csv?v=1,2")
+        assert "sport" in capsys.readouterr().out
+        command("select", f"{address}/rows.csv", "label_column=kind", "n=2", "output=next.csv")
+        assert f"finetune {address}/rows.csv" not in capsys.readouterr().err
+        command("embed", f"input={address}/rows.csv", "output=vectors.npy")
+    assert (tmp_path / "next.csv").read_text().count("\n") == 3
+    assert (tmp_path / "vectors.npy").exists()
