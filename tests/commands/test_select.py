@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from encoderlab.errors import SettingError
+
 TOPICS = {
     "money": ["pay my bill", "send money to my bank", "what is my balance", "open a savings account"],
     "weather": ["will it rain", "how hot is it", "is there snow outside", "what is the weather like"],
@@ -133,6 +135,28 @@ def test_tables_of_other_formats(command, tmp_path, capsys):
         capsys.readouterr()
         command("select", name, "n=4", "format=jsonl")
         assert {int(json.loads(line)["n"]) for line in capsys.readouterr().out.splitlines()} == chosen
+
+
+def test_rounds_in_label_studio_and_doccano(command, texts, capsys):
+    command("select", "texts.csv", "n=6", "output=a.json", "format=label_studio")
+    tasks = json.loads(texts.with_name("a.json").read_text())
+    assert len(tasks) == 6 and tasks[0]["data"].keys() == {"id", "text", "source", "selected"}
+    for task in tasks:
+        choice = {"from_name": "topic", "to_name": "t", "type": "choices"}
+        task["annotations"] = [{"result": [choice | {"value": {"choices": [LABEL_OF[task["data"]["text"]]]}}]}]
+    texts.with_name("a.json").write_text(json.dumps(tasks))
+
+    command("select", "texts.csv", "labelled=a.json", "n=8", "output=b.jsonl", "format=doccano")
+    lines = [json.loads(line) for line in texts.with_name("b.jsonl").read_text().splitlines()]
+    assert all(line["label"] == [] for line in lines) and any(line["selected"] == "random" for line in lines)
+    labelled = [{**line, "label": [LABEL_OF[line["text"]]]} for line in lines]
+    texts.with_name("b.jsonl").write_text("".join(json.dumps(line) + "\n" for line in labelled))
+
+    capsys.readouterr()
+    command("select", "texts.csv", "labelled=[a.json,b.jsonl]", "n=4", "output=c.csv")
+    assert "14 of 62 texts have a label" in capsys.readouterr().err
+    with pytest.raises(SettingError, match="Remove rows"):
+        command("select", "texts.csv", "output=d.json", "format=label_studio", "rows=all")
 
 
 def test_lines_of_text(command, tmp_path, capsys):

@@ -42,7 +42,7 @@ def predict(config: PredictConfig) -> None:
     """Predict for a text, a file, a split, or the lines of standard input. Raises SettingError, DataError."""
     config = replace(config, input=None if config.input == "-" else config.input)
     _check_settings(config)
-    form = format_to_write(config)
+    form = format_to_write(config.format, config.output)
     model = open_model(config, or_graph=True)
     check_certainty(config.min_probability, model)
     try:

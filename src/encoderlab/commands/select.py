@@ -5,16 +5,16 @@ from __future__ import annotations
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.config.commands import PoolConfig, PredictionFormat, RowsWritten, SelectConfig
+from encoderlab.config.commands import PoolConfig, PredictionFormat, RowsWritten, SelectConfig, SelectFormat
 from encoderlab.data.columns import listed
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.reports.wording import counted, interval, score
@@ -25,15 +25,19 @@ from encoderlab.runs.model_folder import open_model
 from encoderlab.runs.pool import Pool, read_pool, rows_to_write, types_to_write
 from encoderlab.runs.row_files import (
     WRITERS,
+    Row,
     check_output,
     format_to_write,
     output_file,
     printable_row,
     without_formulas,
+    write_doccano,
+    write_label_studio,
 )
 from encoderlab.runs.selection import SELECTED, Chosen, Probabilities, Reason, choose_rows, classifier_of
 from encoderlab.runs.vector_store import vectors_of
 
+TOOLS = {SelectFormat.label_studio: write_label_studio, SelectFormat.doccano: write_doccano}
 SHOWN_LABELS = 10
 SHOWN_LINES = 5
 ONLY_HERE = ("input", "output", "overwrite", "labelled")  # settings that the next round has others of
@@ -42,7 +46,7 @@ ONLY_HERE = ("input", "output", "overwrite", "labelled")  # settings that the ne
 def select(config: SelectConfig) -> None:
     """Write the rows to label next. Raises SettingError, DataError."""
     check_output(config)
-    form = format_to_write(config)
+    write = _writer(config)
     if config.input in (None, "-"):
         raise SettingError("select reads a file of texts", remedy="Run encoderlab select texts.csv n=50")
     model, pool, vectors = open_pool(config)
@@ -59,11 +63,30 @@ def select(config: SelectConfig) -> None:
     rows = rows_to_write(pool, chosen, all_rows=config.rows is RowsWritten.all)
     if config.output is None and sys.stdout.isatty():
         rows = map(printable_row, rows)
-    if config.escape_formulas and form is PredictionFormat.csv:
-        rows = map(without_formulas, rows)
     with output_file(config.output) as file:
-        WRITERS[form](file, rows, types_to_write(pool), ())
+        write(file, rows, pool)
     _say_what_is_chosen(config, pool, chosen)
+
+
+def _writer(config: SelectConfig) -> Callable[[TextIO, Iterator[Row], Pool], None]:
+    """Return what writes the chosen rows of a pool: as a table, or as an annotation tool imports them.
+
+    Raises SettingError for a format that cannot be written.
+    """
+    for_tool = TOOLS.get(config.format) if config.format is not None else None
+    if for_tool is None:
+        wanted = None if config.format is None else PredictionFormat[config.format.name]
+        form = format_to_write(wanted, config.output)
+        is_escaped = config.escape_formulas and form is PredictionFormat.csv
+
+        def write_table(file: TextIO, rows: Iterator[Row], pool: Pool) -> None:
+            WRITERS[form](file, map(without_formulas, rows) if is_escaped else rows, types_to_write(pool), ())
+
+        return write_table
+    if config.rows is RowsWritten.all:
+        problem = "rows=all writes rows with labels too, and annotation tools are for those without"
+        raise SettingError(problem, remedy="Remove rows")
+    return lambda file, rows, pool: for_tool(file, rows, pool.file.text_columns)
 
 
 def open_pool(config: PoolConfig) -> tuple[Model, Pool, np.ndarray]:
@@ -166,7 +189,10 @@ def _say_what_is_chosen(config: SelectConfig, pool: Pool, chosen: Chosen) -> Non
     _say(f"chose {counted(n, 'text')} of {len(pool.candidates):,} (column {SELECTED!r}): {parts}{left}{repeated}")
     if config.output is not None:
         more, train = _next_commands(config, pool)
-        fill = f"Next: fill in {pool.file.label_column!r}, then {shlex.join(more)}, or {shlex.join(train)}"
+        first = f"fill in {pool.file.label_column!r}"
+        if config.format in TOOLS:
+            first = "import it, label it, and export it in its place"
+        fill = f"Next: {first}, then {shlex.join(more)}, or {shlex.join(train)}"
         _say(f"wrote {config.output}. {fill}")
 
 

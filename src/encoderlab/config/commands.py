@@ -24,6 +24,8 @@ StudentStart = Enum("StudentStart", ["fresh", "embeddings", "layers"])
 ExportFormat = Enum("ExportFormat", ["huggingface", "onnx", "int8", "web"])  # that a model can be exported to
 # A table, an object per line, Parquet, an Excel sheet.
 PredictionFormat = Enum("PredictionFormat", ["csv", "jsonl", "parquet", "xlsx"])
+# The same, or what annotation tools import.
+SelectFormat = Enum("SelectFormat", ["csv", "jsonl", "parquet", "xlsx", "label_studio", "doccano"])
 # Written beside a prediction: its own, or those of all classes.
 Probabilities = Enum("Probabilities", ["predicted", "all"])
 RowsWritten = Enum("RowsWritten", ["selected", "all"])  # of the file that texts are chosen from
@@ -217,9 +219,6 @@ class OutputConfig(InputConfig):
     """The settings of commands that write rows of texts, to a file or to standard output."""
 
     output: str | None = setting(None, "File to write; null: standard output.")
-    format: PredictionFormat | None = setting(
-        None, "csv, jsonl, parquet or xlsx; null: by output's extension, else csv."
-    )
     overwrite: bool = setting(False, "Replace an existing output.")
     escape_formulas: bool = setting(
         False, "In csv, put ' before each text that a spreadsheet would compute: with =, +, - or @ first."
@@ -233,6 +232,9 @@ class PredictConfig(OutputConfig):
     text: str | None = setting(None, "One text to predict.")
     split: str | None = setting(None, "A split of the run's dataset.")
     text_pair: str | None = setting(None, "The second text, for a task on pairs.")
+    format: PredictionFormat | None = setting(
+        None, "csv, jsonl, parquet or xlsx; null: by output's extension, else csv."
+    )
     probabilities: Probabilities = setting(
         Probabilities.predicted, "predicted: that of what is predicted; all: of all classes."
     )
@@ -273,6 +275,11 @@ class SelectConfig(PoolConfig, OutputConfig):
     """Choose which texts to label next: typical ones without labels, then those that a model is unsure of."""
 
     n: int = setting(50, "How many texts to choose.", minimum=1)
+    format: SelectFormat | None = setting(
+        None,
+        "csv, jsonl, parquet or xlsx; null: by output's extension, else csv; or what a tool imports: label_studio "
+        "(.json), doccano (.jsonl).",
+    )
     rows: RowsWritten = setting(
         RowsWritten.selected, "selected: write the chosen rows; all: every row, with the chosen ones marked."
     )

@@ -28,10 +28,13 @@ _ROWS_AT_A_TIME = 1000
 
 @dataclass(frozen=True, slots=True)
 class LabelledFile:
-    """The rows of a file, the column of their labels (which it may lack), and these two as texts, "" for none."""
+    """The rows of a file, the columns of their texts, the one of their labels (which it may lack), and these and why a
+    row was chosen as texts, "" for none.
+    """
 
     path: Path
     split: Split
+    text_columns: list[str]
     label_column: str
     labels: list[str]
     marks: list[str]  # why a row was chosen in an earlier round
@@ -122,7 +125,8 @@ def _read_file(path: Path, config: PoolConfig, model: Model, *, labelled: bool =
         raise DataError(problem, allowed=", ".join(cells), remedy="Set label_column=COLUMN")
     trained = model.config.dataset
     pair = config.text_pair_column or getattr(trained, "text_pair", None)
-    if label in {SELECTED, pair, *([text] if isinstance(text, str) else text)}:
+    text_columns = [text] if isinstance(text, str) else list(text)
+    if label in {SELECTED, pair, *text_columns}:
         problem = f"{label!r} cannot be the column of labels: texts, or why a row was chosen, are in it"
         raise SettingError(problem, remedy="Set label_column=NAME")
     split = read_unlabelled(path, text=text, text_pair=pair, words=False, dialect=dialect, cache_dir=config.cache)
@@ -130,7 +134,7 @@ def _read_file(path: Path, config: PoolConfig, model: Model, *, labelled: bool =
     marks = list(_column(split, SELECTED)) if SELECTED in cells else [""] * len(split)
     if not {*marks} <= {"", *(reason.value for reason in Reason)}:  # a column of the user's
         marks = [""] * len(split)
-    return LabelledFile(path, split, label, labels, marks)
+    return LabelledFile(path, split, text_columns, label, labels, marks)
 
 
 def _sheet(path: Path, config: PoolConfig, model: Model) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 from encoderlab.config.commands import OutputConfig, PredictionFormat
+from encoderlab.data.columns import JOINT
 from encoderlab.errors import DataError, SettingError, printable
 from encoderlab.reports.predictions import cell, in_json, quoting_writer
 from encoderlab.system.files import atomic_write
@@ -42,10 +43,10 @@ def check_output(config: OutputConfig) -> None:
         raise SettingError(f"output={config.output} already exists", remedy=remedy)
 
 
-def format_to_write(config: OutputConfig) -> PredictionFormat:
+def format_to_write(form: PredictionFormat | None, output: str | None) -> PredictionFormat:
     """Return the format that is set, or that of `output`'s extension. Raises SettingError if it cannot be written."""
-    form = config.format or format_by_name(config.output, "Choose one of these, or set format")
-    if form in BINARY and config.output is None:
+    form = form or format_by_name(output, "Choose one of these, or set format")
+    if form in BINARY and output is None:
         problem = f"format={form.name} cannot be written to standard output"
         raise SettingError(problem, remedy=f"Set output=FILE.{form.name}")
     return form
@@ -153,6 +154,25 @@ def _excel_cell(value: Any) -> Any:
 
 # Each writes rows, whose cells are single values (except in jsonl); `columns` are the header if there are none.
 WRITERS = dict(zip(PredictionFormat, (_write_csv, _write_jsonl, _write_parquet, _write_xlsx), strict=True))
+
+
+def write_label_studio(file: TextIO, rows: Iterator[Row], text_columns: Sequence[str]) -> None:
+    """Write the tasks that Label Studio imports, whose data are the cells that hold something."""
+    before = "[\n"
+    for row in rows:
+        data = {name: value for name, value in row.items() if value is not None}
+        file.write(before + json.dumps({"data": data}, ensure_ascii=False, default=in_json))
+        before = ",\n"
+    file.write("\n]\n")
+
+
+def write_doccano(file: TextIO, rows: Iterator[Row], text_columns: Sequence[str]) -> None:
+    """Write the lines that doccano imports: the text, its labels, of which there are none, and metadata."""
+    for row in rows:
+        text = JOINT.join(str(row[name]) for name in text_columns)
+        others = {name: value for name, value in row.items() if name not in text_columns and value is not None}
+        line = {**others, "text": text, "label": []}
+        file.write(json.dumps(line, ensure_ascii=False, default=in_json) + "\n")
 
 
 @contextmanager
