@@ -217,6 +217,60 @@ def answer_of(text_id, label):
     return Answer(text_id, label, "typical", "one", [text_id])
 
 
+def test_several_labels_of_a_text_or_none_make_a_file_for_multilabel(opened, tmp_path, command, capsys):
+    page = opened(LABELS, "several=true", "n=4")
+    state = page.ask("show", window="one")
+    given = {}
+    for label in ["weather|money", "money", "", "music|weather", "new one", "music", "", "money|music"]:
+        given[state["text"]["texts"][0]] = "|".join(sorted(label.split("|")))
+        state = page.answer(state, label=label, right=False)
+    assert page.refusal("answer", window="one", text_id=state["text"]["text_id"], label="x\ny|z") == 422
+    counts = {one["name"]: one["count"] for one in state["labels"]}
+    assert counts == {"money": 3, "weather": 2, "music": 3, "new one": 1} and state["labelled"] == 8
+    page.process.kill()
+    page.process.wait()
+    page = opened(LABELS, "several=true")
+    page.ask("show", window="one")
+    said = page.end()
+    rows = read(tmp_path / "texts-labelled.csv")
+    assert {row["text"]: row["label"] for row in rows} == given, "a row without an answer says nothing"
+    line = shlex.split(said.partition("now: ")[2].splitlines()[0])
+    assert "task=multilabel" in line
+    command("data", *line[2:])
+    assert "new one" in capsys.readouterr().out
+    with pytest.raises(SettingError, match="without"):
+        command("label", "texts.csv", "labels=[a|b]", "several=true", "output=other.csv")
+
+
+@pytest.mark.slow
+def test_a_label_that_looks_wrong_is_asked_for_again_and_stays_unless_a_person_changes_it(opened, tmp_path):
+    page = opened(LABELS, "random_share=0", "n=4")
+    state = page.ask("show", window="one")
+    wrong = None
+    while state["text"] and state["text"]["reason"] != "again":
+        text = state["text"]["texts"][0]
+        if wrong is None and LABEL_OF[text] == "money":
+            wrong = text
+            state = page.answer(state, label="music", right=False)
+        else:
+            state = page.answer(state)
+    assert state["text"]["texts"] == [wrong] and state["text"]["label"] == "music"
+    assert state["text"]["guess"] == "money" and state["labelled"] >= 50
+    n_labelled = state["labelled"]
+    after = page.answer(state, label=None, right=False)
+    assert after["labelled"] == n_labelled and not after["text"] or after["text"]["reason"] != "again"
+    back = page.ask("undo", window="one")
+    assert back["text"]["texts"] == [wrong] and back["text"]["label"] == "music"
+    state = page.answer(back)
+    page.process.kill()
+    page.process.wait()
+    page = opened(LABELS, "random_share=0")
+    page.end()
+    written = {row["text"]: row["label"] for row in read(tmp_path / "texts-labelled.csv") if row["label"]}
+    assert written[wrong] == "money" and all(LABEL_OF[text] == label for text, label in written.items())
+    assert "again" not in {row["selected"] for row in read(tmp_path / "texts-labelled.csv")}
+
+
 def test_an_answer_that_the_disk_does_not_take_leaves_no_trace(tmp_path, monkeypatch):
     journal = AnswerJournal(tmp_path / "out.csv", tmp_path / "texts.csv")
     journal.answer(answer_of("a", "money"))

@@ -198,3 +198,18 @@ def test_an_afternoon_by_keyboard(opened, tmp_path):  # noqa: F811
         browser.press("1")
         browser.until("!busy && at('note').className === 'bad'")
         assert browser.text() == text and answers(tmp_path) == before
+
+
+def test_several_labels_by_keyboard(opened, tmp_path):  # noqa: F811
+    page = opened(f"labels=[{','.join(TOPICS)}]", "several=true")
+    with window(tmp_path / "chromium") as browser:
+        browser.open(page.address)
+        one = browser.answered("1", "3", "Enter")
+        two = browser.answered("2", "2", "Enter")
+        three = browser.answered(*"new", "Enter", "1", "Enter")
+        browser.press("2")
+        assert browser.value("document.querySelectorAll('[aria-pressed=true]').length") == 1
+        if os.environ.get("LABEL_PICTURES"):
+            browser.picture(f"{os.environ['LABEL_PICTURES']}/several.png")
+    first, _, third = TOPICS
+    assert answers(tmp_path) == [(one, f"{first}|{third}"), (two, ""), (three, f"{first}|new")]

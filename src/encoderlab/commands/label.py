@@ -21,7 +21,15 @@ from encoderlab.errors import SettingError, UserError, one_line
 from encoderlab.reports.blocks import render
 from encoderlab.reports.wording import counted
 from encoderlab.runs.answers import Answer, journal_of, opened_journal
-from encoderlab.runs.labelling import AnsweredElsewhereError, Labelling, Round, choose_round, write_labels
+from encoderlab.runs.labelling import (
+    SEPARATOR,
+    AnsweredElsewhereError,
+    Labelling,
+    Round,
+    choose_round,
+    names_in,
+    write_labels,
+)
 from encoderlab.runs.pool import Pool
 from encoderlab.runs.row_files import ENDINGS, format_by_name
 from encoderlab.shipped import SHIPPED
@@ -70,9 +78,10 @@ def _output_beside(source: Path) -> Path:
 def _check_labels(config: LabelConfig) -> None:
     """Raise SettingError for labels that nobody could choose."""
     for name in config.labels:
-        if not _is_label(name):
+        if not _is_label(name) or (config.several and SEPARATOR in name):
             problem = f"labels has {name!r}"
             allowed = f"names of 1 to {MOST_LETTERS} letters on one line"
+            allowed += f", without {SEPARATOR}" if config.several else ""
             raise SettingError(problem, allowed=allowed, remedy="Write labels=[billing,delivery]")
     doubled = [name for name in config.labels if config.labels.count(name) > 1]
     if doubled:
@@ -86,7 +95,8 @@ def _is_label(name: Any) -> bool:
 def _finetune_command(config: LabelConfig, pool: Pool, output: Path) -> str:
     """Return the command line that finetunes on the labels."""
     start = [] if config.run == SHIPPED else [f"init_from={config.run}"]
-    return shlex.join(["encoderlab", "finetune", str(output), *named_columns(config, pool), *start])
+    task = ["task=multilabel", f"dataset.label_separator={SEPARATOR}"] if config.several else []
+    return shlex.join(["encoderlab", "finetune", str(output), *task, *named_columns(config, pool), *start])
 
 
 def _say(words: str) -> None:
@@ -153,7 +163,8 @@ class _Afternoon:
         """Write the labels to the output; if that fails, `warning` says why."""
         try:
             if answers:
-                write_labels(self.labelling.pool, answers, self.labelling.journal, self.form)
+                several = self.labelling.config.several
+                write_labels(self.labelling.pool, answers, self.labelling.journal, self.form, several=several)
             self.warning = ""
         except UserError as error:
             self.warning = str(error)
@@ -170,8 +181,9 @@ class _Afternoon:
                 "texts": list(texts_of(labelling.pool.split[row])),
                 "reason": labelling.queue[row].value,
                 "guess": labelling.guess(row),
+                "label": labelling.own_label(row),
             }
-        n_labelled = sum(labels.values())
+        n_labelled = len(labelling.label_of)
         n_skipped = sum(answer.label is None for answer in answers.values())
         return {
             "text": text,
@@ -194,11 +206,10 @@ def _serve(afternoon: _Afternoon, listening: socket.socket) -> None:
         http.run_until_stopped(page_service(afternoon), listening)
     finally:
         afternoon.end()
-        labels = afternoon.labelling.labels
         if afternoon.warning:
             _say(afternoon.warning)
         elif journal.answers:
-            n_labelled = counted(sum(labels.values()), "text")
+            n_labelled = counted(len(afternoon.labelling.label_of), "text")
             line = f"Finetune now: {afternoon.command}" if afternoon.can_finetune else "A model needs two labels"
             _say(f"wrote {journal.output}: {n_labelled} with a label. {line}")
 
@@ -207,7 +218,8 @@ def page_service(afternoon: _Afternoon) -> Starlette:
     """Return the application: the page, and what it asks: to show a text, to save an answer, and to take it back."""
     labelling = afternoon.labelling
     file = labelling.pool.file.path.name
-    page = render("label.html", title=f"Label {file}", file=file, output=str(labelling.journal.output))
+    output = str(labelling.journal.output)
+    page = render("label.html", title=f"Label {file}", file=file, output=output, several=labelling.config.several)
 
     async def shown(window: str, **more: Any) -> JSONResponse:
         row = await afternoon.text_for(window)
@@ -220,10 +232,10 @@ def page_service(afternoon: _Afternoon) -> Starlette:
     async def answer(request: Request) -> JSONResponse:
         content = await _content(request, {"window", "text_id", "label"})
         name = content["label"]
-        if name is not None and not _is_label(name):
-            raise HTTPException(422, f"A label has 1 to {MOST_LETTERS} letters on one line")
+        if name is not None:
+            name = _checked_label(name, several=labelling.config.several)
         try:
-            labelling.answer(content["window"], content["text_id"], None if name is None else name.strip())
+            labelling.answer(content["window"], content["text_id"], name)
         except AnsweredElsewhereError:
             problem = "This text was answered in another window, or is no longer in the file; that answer stays."
             raise HTTPException(409, problem) from None
@@ -238,6 +250,16 @@ def page_service(afternoon: _Afternoon) -> Starlette:
     for path, handler in (("/show", show), ("/answer", answer), ("/undo", undo)):
         routes.append(Route(path, handler, methods=["POST"]))
     return http.service_of(routes, http.LOOPBACK)
+
+
+def _checked_label(name: Any, *, several: bool) -> str:
+    """Return a label as it is kept; of several, their names in order. Raises HTTPException for anything else."""
+    names = [name]
+    if several and isinstance(name, str):
+        names = sorted({*names_in(name)})
+    if not all(map(_is_label, names)):
+        raise HTTPException(422, f"A label has 1 to {MOST_LETTERS} letters on one line")
+    return SEPARATOR.join(name.strip() for name in names)
 
 
 async def _content(request: Request, keys: set[str]) -> dict[str, Any]:

@@ -60,7 +60,8 @@ def select(config: SelectConfig) -> None:
         vectors, pool.candidates, config.n, random_share=share, seed=config.seed, probabilities=probabilities
     )
 
-    rows = rows_to_write(pool, chosen, all_rows=config.rows is RowsWritten.all)
+    written = range(len(pool.split)) if config.rows is RowsWritten.all else chosen.rows
+    rows = rows_to_write(pool, chosen, written)
     if config.output is None and sys.stdout.isatty():
         rows = map(printable_row, rows)
     with output_file(config.output) as file:

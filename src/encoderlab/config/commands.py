@@ -293,6 +293,11 @@ class LabelConfig(PoolConfig):
     labels: list[str] = setting(
         [], "The labels to choose from, such as [billing,delivery,other]; those in the file, and typed ones, are added."
     )
+    several: bool = setting(
+        False,
+        "A text may have several labels or none, for task=multilabel: keys switch labels on and off, enter saves. The "
+        "output then has only the rows with an answer: an empty cell says that no label applies.",
+    )
     output: str | None = setting(
         None,
         "File to write: every row with its label, and a journal beside it; null: texts-labelled.csv beside texts.csv.",

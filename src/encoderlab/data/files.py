@@ -18,7 +18,7 @@ from encoderlab.data.documents import Documents, DocumentStream, StreamSettings,
 from encoderlab.data.examples import Split
 from encoderlab.data.formats import Dialect, Format, OnMissing, Quoting, format_of, saved_splits
 from encoderlab.data.markup import without_html
-from encoderlab.data.remote import source_of
+from encoderlab.data.remote import is_url, source_of, without_query
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
 
@@ -86,7 +86,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
     @property
     def first_file(self) -> str | None:
         files = self.path or self.train
-        return files if isinstance(files, str) else next(iter(files or []), None)
+        first = files if isinstance(files, str) else next(iter(files or []), None)
+        return first if first is None or not is_url(first) else without_query(first)
 
     @property
     def drops_missing(self) -> bool:

@@ -15,7 +15,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -36,14 +35,6 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://.")
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)  # that a copy is written to
 _HTTP = ("http", "https")
 _PACKAGES = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Where a copy came from, and what its source said of this version of it."""
-
-    url: str
-    version: str
 
 
 class _UnchangedError(Exception):
@@ -155,7 +146,8 @@ def _copy(url: str, copy: Path, known: str | None) -> None:
             if size is not None and n_bytes != size:
                 problem = f"{without_query(url)} broke off after {n_bytes:,} of {size:,} bytes"
                 raise DataError(problem, remedy="Try again")
-    atomic_write_text(copy.parent / _SOURCE, json.dumps(asdict(_Source(without_query(url), version))))
+    noted = {"url": without_query(url), "version": version}
+    atomic_write_text(copy.parent / _SOURCE, json.dumps(noted))
 
 
 def _too_large(url: str) -> DataError:

@@ -29,13 +29,17 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The label that a person has given to a text, or None: skipped; `reason` is why it was shown, `window` where."""
+    """The label that a person has given to a text, or None: skipped; `reason` is why it was shown, `window` where.
+
+    `again` says that the text had a label before, and was shown with it.
+    """
 
     text_id: str
     label: str | None
     reason: str
     window: str
     texts: list[str]
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ class AnswerJournal:
         self.path = journal_of(output)
         self.answers: dict[str, Answer] = {}
         self.curve: list[Measured] = []
+        self._before: dict[str, Answer] = {}  # what a text was answered before it was shown again
         self._hashes: set[str] = set()
         self._turn = Lock()  # the file is written by a thread of its own
         lines = self._whole_lines(source)
@@ -77,7 +82,7 @@ class AnswerJournal:
         self._answered(answer)
 
     def undo(self, text_id: str) -> None:
-        """Take an answer back. Raises DataError if the disk does not take it."""
+        """Take an answer back; one before it is in force again. Raises DataError if the disk does not take it."""
         self._add("undo", text_id=text_id)
         self._undone(text_id)
 
@@ -139,11 +144,16 @@ class AnswerJournal:
             raise DataError(problem, remedy="Remove this line; all others are kept") from None
 
     def _answered(self, answer: Answer) -> None:
-        self.answers.pop(answer.text_id, None)  # the newest is the last
+        earlier = self.answers.pop(answer.text_id, None)  # the newest is the last
+        if answer.again and earlier is not None:
+            self._before[answer.text_id] = earlier
         self.answers[answer.text_id] = answer
 
     def _undone(self, text_id: str) -> None:
         self.answers.pop(text_id, None)
+        earlier = self._before.pop(text_id, None)
+        if earlier is not None:  # it is the oldest, so that the next undo is about another text
+            self.answers = {text_id: earlier, **self.answers}
 
     def _add(self, kind: str, **entry: Any) -> None:
         """Add a line, and wait until it is on the disk. Raises DataError if it cannot be; then no part of it stays."""

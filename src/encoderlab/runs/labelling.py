@@ -12,11 +12,14 @@ import numpy as np
 from encoderlab.config.commands import LabelConfig, PredictionFormat
 from encoderlab.data.examples import texts_of
 from encoderlab.runs.answers import Answer, AnswerJournal, Measured, text_id_of
-from encoderlab.runs.labels_so_far import accuracy_so_far
+from encoderlab.runs.labels_so_far import accuracy_so_far, contradicted
 from encoderlab.runs.pool import Pool, rows_to_write, types_to_write
 from encoderlab.runs.row_files import WRITERS
 from encoderlab.runs.selection import UNLABELLED, Chosen, Reason, choose_rows, classifier_of
 from encoderlab.system.files import sha256_of, written_whole
+
+SEPARATOR = "|"  # between several labels of a text
+MOST_DOUBTED = 2  # labels that are asked for again after a round
 
 
 class AnsweredElsewhereError(Exception):
@@ -25,11 +28,14 @@ class AnsweredElsewhereError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known when the next texts are chosen: the labels, which rows were drawn at random, and what is open."""
+    """What is known when the next texts are chosen: the labels, which rows were drawn at random, which are open, and of
+    which the label may be asked for again.
+    """
 
     label_of: Mapping[int, str]
     drawn_at_random: frozenset[int]
     candidates: np.ndarray
+    may_be_doubted: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +84,11 @@ class Labelling:
         """Return how many rows have each label: those of the setting first, then the file's, then typed ones."""
         counts = Counter(self.label_of.values())
         typed = [answer.label for answer in self.journal.answers.values() if answer.label is not None]
-        names = dict.fromkeys([*map(str.strip, self.config.labels), *self.pool.labels, *typed])
+        of_rows = [*self.pool.labels, *typed]
+        if self.config.several:
+            counts = Counter(name for label in self.label_of.values() for name in names_in(label))
+            of_rows = [name for label in of_rows for name in names_in(label)]
+        names = dict.fromkeys([*map(str.strip, self.config.labels), *of_rows])
         return {name: counts[name] for name in names}
 
     def show(self, window: str) -> int | None:
@@ -102,25 +112,35 @@ class Labelling:
         """Return the id of a row's text."""
         return text_id_of(self.pool.split[row])
 
+    def own_label(self, row: int) -> str | None:
+        """Return the label of a row that is shown again; None for any other."""
+        return self.answers[row].label if self.queue.get(row) is Reason.again else None
+
     def guess(self, row: int) -> str | None:
         """Return the label to suggest; None for a row drawn at random, whose label is to be a person's alone."""
         is_measured = self.queue.get(row) is Reason.random
         return self._guesses.get(row) if self.config.guess and not is_measured else None
 
     def answer(self, window: str, text_id: str, label: str | None) -> None:
-        """Save the label of a text, or that it is skipped (None). An answer that is repeated changes nothing.
+        """Save the label of a text, or that it is skipped (None), or, if it is shown again, that it keeps its label.
 
-        Raises AnsweredElsewhereError if it has another answer, DataError if the disk does not take it.
+        An answer that is repeated changes nothing. Raises AnsweredElsewhereError if it has another answer, DataError if
+        the disk does not take it.
         """
         earlier = self.journal.answers.get(text_id)
-        if earlier is not None and earlier.window == window and earlier.label == label:
-            return
         row = self._row_of.get(text_id)
-        if earlier is not None or row is None:
+        is_again = row is not None and self.queue.get(row) is Reason.again
+        if earlier is not None and not is_again and earlier.window == window and earlier.label == label:
+            return
+        if row is None or (earlier is not None and not is_again):
             raise AnsweredElsewhereError
-        reason = self.queue.get(row, Reason.typical)  # a page that was open before this process
         texts = list(texts_of(self.pool.split[row]))
-        self.journal.answer(Answer(text_id, label, reason.value, window, texts))
+        if earlier is None:
+            reason = self.queue.get(row, Reason.typical)  # a page that was open before this process
+            self.journal.answer(Answer(text_id, label, reason.value, window, texts))
+        else:
+            kept = earlier.label if label is None else label
+            self.journal.answer(Answer(text_id, kept, earlier.reason, window, texts, again=True))
         self.queue.pop(row, None)
 
     def undo(self, window: str) -> Answer | None:
@@ -130,7 +150,7 @@ class Labelling:
             return None
         self.journal.undo(answer.text_id)
         row = self._row_of[answer.text_id]
-        self.queue = {row: Reason(answer.reason), **self.queue}
+        self.queue = {row: Reason.again if answer.again else Reason(answer.reason), **self.queue}
         self.shown[window] = row
         return answer
 
@@ -146,11 +166,17 @@ class Labelling:
         self._n_fitted = len(self.label_of)
         at_random = {row for row, answer in self.answers.items() if answer.reason == Reason.random.value}
         in_file = self.pool.labelled[self.pool.drawn_at_random].tolist() if len(self.pool.labelled) else []
-        return Known(self.label_of, frozenset([*at_random, *in_file]), self._open_rows())
+        drawn = frozenset([*at_random, *in_file])
+        # A label that measures accuracy is not doubted: the model would then be compared with what it suggested.
+        once = {row for row, answer in self.answers.items() if answer.label is not None and not answer.again}
+        return Known(self.label_of, drawn, self._open_rows(), frozenset(once - drawn - {*self.queue}))
 
     def add(self, chosen: Round) -> None:
         """Queue the rows that were chosen, and keep the accuracy as a point of the curve."""
-        self.queue |= chosen.reasons
+        answered = self.answers
+        for row, reason in chosen.reasons.items():
+            if (row in answered) == (reason is Reason.again):  # or it was undone or answered in the meantime
+                self.queue[row] = reason
         self._guesses |= chosen.guesses
         curve = self.journal.curve
         if chosen.accuracy is not None and (not curve or curve[-1].n_labels != chosen.accuracy.n_labels):
@@ -164,6 +190,11 @@ class Labelling:
         """Return the rows that may still be chosen."""
         closed = [*self.answers, *self.queue]
         return np.setdiff1d(self.pool.candidates, np.array(closed, np.int64))
+
+
+def names_in(label: str) -> list[str]:
+    """Return the labels that a cell of several holds."""
+    return [name.strip() for name in label.split(SEPARATOR) if name.strip()]
 
 
 def choose_round(config: LabelConfig, vectors: np.ndarray, known: Known) -> Round:
@@ -195,22 +226,34 @@ def choose_round(config: LabelConfig, vectors: np.ndarray, known: Known) -> Roun
     measured = None
     if accuracy is not None:
         measured = Measured(len(labelled), accuracy.value, accuracy.interval, accuracy.n, accuracy.unbiased)
-    return Round(dict(zip(rows, chosen.reasons, strict=True)), guesses, measured)
+    # Labels that a model of the others contradicts, a few at a time.
+    reasons = dict(zip(rows, chosen.reasons, strict=True))
+    doubted = labelled[contradicted(np.asarray(vectors[labelled]), ids[labelled], config.seed)].tolist()
+    for row in [row for row in doubted if row in known.may_be_doubted][:MOST_DOUBTED]:
+        assert probabilities is not None
+        best_two = probabilities(np.array([row]))[0].argsort()[::-1][:2]
+        reasons[row] = Reason.again
+        guesses[row] = next(names[id_] for id_ in best_two.tolist() if id_ != ids[row])
+    return Round(reasons, guesses, measured)
 
 
-def write_labels(pool: Pool, answers: Mapping[int, Answer], journal: AnswerJournal, form: PredictionFormat) -> None:
+def write_labels(
+    pool: Pool, answers: Mapping[int, Answer], journal: AnswerJournal, form: PredictionFormat, *, several: bool = False
+) -> None:
     """Write every row of the file, with the labels of the answers, to the journal's `output`: whole or not at all.
 
-    Raises SettingError if somebody else has changed that file, DataError if it cannot be written.
+    Of several labels, only rows with an answer or a label in the file: of others, nothing is known. Raises SettingError
+    if somebody else has changed that file, DataError if it cannot be written.
     """
     journal.check_output()
     labels = {row: answer.label for row, answer in answers.items() if answer.label is not None}
     rows = sorted(labels)
     chosen = Chosen(np.array(rows, np.int64), [Reason(answers[row].reason) for row in rows])
     labelled = replace(pool, added={**pool.added, **labels})
+    written = sorted({*rows, *pool.labelled.tolist()}) if several else range(len(pool.split))
     with written_whole("output", journal.output) as temporary:
         with temporary.open("w", encoding="utf-8", newline="") as file:
-            WRITERS[form](file, rows_to_write(labelled, chosen, all_rows=True), types_to_write(labelled), ())
+            WRITERS[form](file, rows_to_write(labelled, chosen, written), types_to_write(labelled), ())
             file.flush()
             os.fsync(file.fileno())
         journal.will_write(sha256_of(temporary))

@@ -14,6 +14,8 @@ FOLDS_OF_MANY = 5
 MANY_LABELS = 1_000  # rows with a label, from which on fewer folds do
 FEW_LABELS = 10  # rows: accuracy on fewer means nothing
 FEW_RANDOM = 10  # rows drawn at random
+MANY_TO_CONTRADICT = 50  # rows with a label, from which on a model may contradict one
+CONTRADICTING = 0.8  # probability of another label
 NEIGHBOURS = 5
 _AGREEING = 4  # of the neighbours, with each other and against the row
 
@@ -52,6 +54,28 @@ def accuracy_so_far(vectors: np.ndarray, labels: np.ndarray, drawn_at_random: np
     value = float(right[scored].mean())
     n = int(scored.sum())
     return Accuracy(value, wilson(value, n), n, unbiased, float(right_by_half[scored].mean()))
+
+
+def contradicted(vectors: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
+    """Return the rows whose label a linear model of the other rows finds very improbable, the most improbable first."""
+    if len(labels) < MANY_TO_CONTRADICT or len(np.unique(labels)) < 2:
+        return np.zeros(0, np.int64)
+    order = np.random.default_rng(seed).permutation(len(labels))
+    own = np.ones(len(labels))  # the probability of each row's label
+    best = np.zeros(len(labels))  # of the most probable other one
+    for fold in range(FOLDS_OF_MANY):
+        tested = order[fold::FOLDS_OF_MANY]
+        learned = np.setdiff1d(order, tested)
+        if len(np.unique(labels[learned])) < 2:
+            continue
+        model = fitted(vectors[learned], labels[learned])
+        probabilities = model.predict_proba(vectors[tested])
+        is_own = model.classes_ == labels[tested][:, None]
+        own[tested] = np.where(is_own, probabilities, 0).sum(1)
+        best[tested] = np.where(is_own, 0, probabilities).max(1)
+        own[tested[~is_own.any(1)]] = 1  # a label that no other row has is no mistake
+    rows = np.flatnonzero(best >= CONTRADICTING)
+    return rows[np.argsort(own[rows], kind="stable")]
 
 
 def _predicted(vectors: np.ndarray, labels: np.ndarray, learned: np.ndarray, tested: np.ndarray) -> np.ndarray:

@@ -234,14 +234,13 @@ def _taken_over(
     return added
 
 
-def rows_to_write(pool: Pool, chosen: Chosen, *, all_rows: bool) -> Iterator[Row]:
-    """Yield the chosen rows, or all of them, with the input's columns, the label and why a row was chosen."""
+def rows_to_write(pool: Pool, chosen: Chosen, rows: Sequence[int] | np.ndarray) -> Iterator[Row]:
+    """Yield these rows of the pool, with the input's columns, the label and why a row was chosen."""
     carried = pool.split.carried
     assert carried is not None
     reasons = dict(zip(chosen.rows.tolist(), chosen.reasons, strict=True))
     names = _output_names(pool)
-    rows = range(len(pool.split)) if all_rows else chosen.rows
-    if not all_rows:
+    if len(rows) < len(pool.split):
         carried = carried.select(rows)
     first = 0
     for batch in carried.iter(_ROWS_AT_A_TIME):

@@ -35,6 +35,7 @@ class Reason(Enum):
     random = "random"  # drawn at random
     typical = "typical"  # nearest to the centre of a cluster
     unsure = "unsure"  # two labels are almost as probable
+    again = "again"  # it has a label, which a model of the others contradicts
 
 
 @dataclass(frozen=True, slots=True)
