@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError, closest
-from faults import machines, processes, saving, training
+from faults import labelling, machines, processes, saving, training
 from faults.promise import Conditions, Promise, UnavailableError, upper_bound
 
 PROMISES = {  # RELIABILITY.md states them
@@ -24,6 +24,7 @@ PROMISES = {  # RELIABILITY.md states them
     "stopped_by_a_signal": Promise(training.signalled, quick=1, full=60),
     "refused_while_running": Promise(training.refused, quick=1, full=60),
     "one_folder": Promise(training.one_folder, quick=1, full=20),
+    "killed_while_labelling": Promise(labelling.killed, quick=3, full=100),
     "process_lost": Promise(processes.disturbed, quick=0, full=24),
     "machines_equal": Promise(machines.equal, quick=0),
     "machine_lost": Promise(machines.lost, quick=0),

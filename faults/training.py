@@ -95,16 +95,17 @@ def run_command(arguments: list[str], folder: str) -> None:
 @cache
 def shared_host() -> Host:
     """Return the one host for all runs of this process, which takes seconds to start. Raises UnavailableError."""
-    return _until_exit(Host(MODULES))
+    return until_exit(Host(MODULES))
 
 
 @cache
 def shared_folder() -> Path:
     """Return a folder for all runs of this process, deleted at its end."""
-    return Path(_until_exit(tempfile.TemporaryDirectory(prefix="faults-"))).resolve()
+    return Path(until_exit(tempfile.TemporaryDirectory(prefix="faults-"))).resolve()
 
 
-def _until_exit(context: Any) -> Any:
+def until_exit(context: Any) -> Any:
+    """Return what a context manager gives, which is left when this process ends."""
     stack = contextlib.ExitStack()
     atexit.register(stack.close)
     return stack.enter_context(context)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from faults import machines, processes, saving
+from faults import labelling, machines, processes, saving
 from faults.__main__ import PROMISES
 from faults.promise import Conditions, UnavailableError
 from faults.shim import Call
@@ -45,6 +45,12 @@ def test_deleting_the_old_checkpoint_before_saving_the_new_one_is_exposed(tmp_pa
 def test_a_save_without_fsync_is_exposed_by_lost_power(tmp_path):
     found = failures(saving.without_power, tmp_path, 72, work="save_unsynced")
     assert "the newest verified checkpoint is step 10" in found
+
+
+@pytest.mark.slow
+def test_answers_that_are_confirmed_before_they_are_saved_are_exposed_by_a_kill(tmp_path):
+    found = failures(labelling.killed, tmp_path, 6, work="label_late")
+    assert any("was confirmed" in failure for failure in found)
 
 
 def test_lost_power_takes_what_was_not_synced(tmp_path):
