@@ -15,7 +15,9 @@ MANY_LABELS = 1_000  # rows with a label, from which on fewer folds do
 FEW_LABELS = 10  # rows: accuracy on fewer means nothing
 FEW_RANDOM = 10  # rows drawn at random
 MANY_TO_CONTRADICT = 50  # rows with a label, from which on a model may contradict one
-CONTRADICTING = 0.8  # probability of another label
+# Probability of another label. With 5% of the labels of five sets wrong, 99 of the 141 rows that it finds among 100 or
+# 300 labels are wrong ones (of 303); with 0.8 it finds 133, and 150 right ones. Of 150 classes it finds none.
+CONTRADICTING = 0.9
 NEIGHBOURS = 5
 _AGREEING = 4  # of the neighbours, with each other and against the row
 
