@@ -67,17 +67,27 @@ def allowed_range(metadata: Any) -> str:
     return ", ".join(limits)
 
 
+_URL = re.compile(r"""([a-z][a-z0-9+.-]+://)(?:[^/\s'"@]*@)?([^\s'"?]*)(?:\?[^\s'"]*)?""")
+
+
 def without_folders(plain: Any) -> Any:
     """Return plain data with only the name of every file that has an absolute path, also in `name=/path` and lists.
 
-    >>> without_folders({"path": ["/home/jo/a b.csv", "data/b.csv"], "typed": "input=~/c.csv"})
+    URLs lose their passwords and queries, which may hold a signature.
+
+    >>> without_folders({"path": ["/home/jo/a b.csv", "data/b.csv"], "typed": "input=~/b/c.csv"})
     {'path': ['a b.csv', 'data/b.csv'], 'typed': 'input=c.csv'}
+    >>> without_folders("input='https://jo:secret@host/d.csv?key=1'")
+    "input='https://host/d.csv'"
     """
     if isinstance(plain, Mapping):
         return {name: without_folders(value) for name, value in plain.items()}
     if isinstance(plain, list):
         return [without_folders(value) for value in plain]
-    return re.sub(r"""(^|[=\[,]\s*['"]?)~?/[^,\]]*/(?=[^/])""", r"\1", plain) if isinstance(plain, str) else plain
+    if not isinstance(plain, str):
+        return plain
+    without_secrets = _URL.sub(r"\1\2", plain)
+    return re.sub(r"""(^|[=\[,]\s*['"]?)~?/[^,\]]*/(?=[^/])""", r"\1", without_secrets)
 
 
 def flat_settings(plain: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -126,3 +126,14 @@ def test_commands_read_urls(command, tmp_path, capsys):
         command("embed", f"input={address}/rows.csv", "output=vectors.npy")
     assert (tmp_path / "next.csv").read_text().count("\n") == 3
     assert (tmp_path / "vectors.npy").exists()
+
+
+def test_what_a_run_shows_to_others_holds_no_signature(command, tmp_path):
+    lines = [f"text number {n},{'weather' if n % 2 else 'sport'}\n" for n in range(30)]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "".join(lines))
+    with serving(tmp_path) as (address, _):
+        url = f"{address}/rows.csv?sig=secret"
+        command("finetune", url, "training.steps=1", "baselines=false", "training.threads=1", "run_dir=run")
+    for name in ("report.html", "report.json", "model/README.md", "model/config.json"):
+        assert "secret" not in (tmp_path / "run" / name).read_text(encoding="utf-8"), name
+    command("eval", "run=run", "split=train")  # without the server, from the copy
