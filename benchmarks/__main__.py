@@ -1,4 +1,4 @@
-"""The command line of the benchmarks: run, gpu, suite, few, select."""
+"""The command line of the benchmarks: run, gpu, suite, few, select, unlike, drift."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from pathlib import Path
 
 from benchmarks import gpu
 from benchmarks.comparing import Settings, run_job, why_skipped
+from benchmarks.drift import DRIFT_SETS, drifting
 from benchmarks.few_peer import PEERS
 from benchmarks.few_rows import FEW_SETS, MINILM, ROWS, few_rows
 from benchmarks.jobs import JOBS
 from benchmarks.processes import ROOT, checked, cores
 from benchmarks.selecting import ROUNDS, SELECT_SETS, selecting, selecting_and_finetuning
 from benchmarks.suite import KINDS, SETS, suite
+from benchmarks.unlike import UNLIKE_SETS, unlike
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError
 
 
@@ -93,6 +95,16 @@ def run_select(options: argparse.Namespace) -> None:
         selecting_and_finetuning(*common, options.finetune)
 
 
+def run_unlike(options: argparse.Namespace) -> None:
+    """Compare scores by which texts without a label are told. Raises SettingError, TrainingError."""
+    unlike(options.suite, options.output, checked("set", options.names, UNLIKE_SETS), options.split)
+
+
+def run_drift(options: argparse.Namespace) -> None:
+    """Count how often changed texts are found, and unchanged ones. Raises SettingError."""
+    drifting(options.suite, options.output, checked("set", options.names, DRIFT_SETS), options.trials)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m benchmarks", description="Measure encoderlab against the alternatives.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -102,6 +114,8 @@ def _parser() -> argparse.ArgumentParser:
         ("suite", "compare ways to get a model on the development suite", run_suite, None),
         ("few", "finetune on 8, 32, 128 and all rows per label of the suite's sets", run_few, FEW_SETS),
         ("select", "choose texts to label on the suite's sets, at random and otherwise", run_select, SELECT_SETS),
+        ("unlike", "tell texts with none of a model's labels, by several scores", run_unlike, UNLIKE_SETS),
+        ("drift", "find that texts have changed, and that they have not", run_drift, DRIFT_SETS),
     ):
         one = commands.add_parser(name, help=does, description=does)
         one.set_defaults(command=command)
@@ -117,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "gpu":
             one.add_argument("--minutes", type=float, default=8.0, help="time for everything (default: 8)")
             one.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cuda, or with --small cpu")
-        if name in ("few", "select"):
+        if name in ("few", "select", "unlike", "drift"):
             suite_folder = Path(os.environ.get("ENCODERLAB_SUITE", ROOT.parent / "shared" / "suite"))
             one.add_argument("--suite", type=Path, default=suite_folder, help="folder of the data (../shared/suite)")
         if name == "few":
@@ -127,17 +141,34 @@ def _parser() -> argparse.ArgumentParser:
             peers = f"what others use, with the folder of its model: {', '.join((*PEERS, MINILM))}"
             one.add_argument("--peers", nargs="*", default=(), metavar="NAME=FOLDER", help=peers)
             one.add_argument("--plot", type=Path, default=ROOT / "docs" / "images" / "few_rows.png", help="the curve")
-        if name == "select":
-            one.add_argument("--output", type=Path, default=Path("outputs/select"), help="folder of the vectors")
-            one.add_argument("--draws", type=int, default=5, help="how often (default: 5)")
-            one.add_argument("--split", choices=("validation", "test"), default="test", help="scored (default: test)")
-            one.add_argument("--finetune", type=int, choices=range(1, ROUNDS + 1), help="finetune after so many rounds")
+        if name in OPTIONS:
+            OPTIONS[name](one)
         if name == "suite":
             choices = f"sets={','.join(SETS)} kinds={','.join(KINDS)} seeds=0,1,2"
             folders = "suite=FOLDER (of the data; default: $ENCODERLAB_SUITE) output=FOLDER (of the runs)"
             more = f"{choices} {folders}; names with a dot, such as training.precision=fp32, are added to every run"
             one.add_argument("words", nargs="*", metavar="NAME=VALUE", help=more)
     return parser
+
+
+def _add_options_of_select(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--output", type=Path, default=Path("outputs/select"), help="folder of the vectors")
+    one.add_argument("--draws", type=int, default=5, help="how often (default: 5)")
+    one.add_argument("--split", choices=("validation", "test"), default="test", help="scored (default: test)")
+    one.add_argument("--finetune", type=int, choices=range(1, ROUNDS + 1), help="finetune after so many rounds")
+
+
+def _add_options_of_unlike(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--output", type=Path, default=Path("outputs/unlike"), help="folder of the runs")
+    one.add_argument("--split", choices=("validation", "test"), default="test", help="scored (default: test)")
+
+
+def _add_options_of_drift(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--output", type=Path, default=Path("outputs/select"), help="folder of the vectors")
+    one.add_argument("--trials", type=int, default=100, help="how often (default: 100)")
+
+
+OPTIONS = {"select": _add_options_of_select, "unlike": _add_options_of_unlike, "drift": _add_options_of_drift}
 
 
 if __name__ == "__main__":

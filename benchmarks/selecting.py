@@ -80,8 +80,8 @@ def selecting(suite: Path, output: Path, sets: Sequence[str], draws: int, split:
     """Measure each way to choose on each set, and print the tables."""
     curves: dict[str, dict[str, Curve]] = {}
     for name in sets:
-        train = _read(suite, output, name, "train")
-        scored = _read(suite, output, name, split)
+        train = read_texts(suite, output, name, "train")
+        scored = read_texts(suite, output, name, split)
         curves[name] = {}
         for way in WAYS:
             curves[name][way] = _curve(WAYS[way], train, scored, draws)
@@ -102,7 +102,7 @@ def selecting_and_finetuning(
     """
     lines = []
     for name in sets:
-        train = _read(suite, output, name, "train")
+        train = read_texts(suite, output, name, "train")
         scores: dict[str, np.ndarray] = {}
         for way in (RANDOM, SELECT):
             of_draws = []
@@ -139,7 +139,7 @@ def _finetuned(pool: Texts, labels: np.ndarray, scored: Path, folder: Path) -> f
     return float(json.loads(report.read_text(encoding="utf-8"))["splits"]["test"]["accuracy"])
 
 
-def _read(suite: Path, output: Path, name: str, split: str) -> Texts:
+def read_texts(suite: Path, output: Path, name: str, split: str) -> Texts:
     """Return a split's texts, with vectors that are kept in `output`."""
     import pandas as pd
 

@@ -68,7 +68,7 @@ def write_files():
         "train.csv": [("review", "stars", "title"), *rows[:80]],
         "test.csv": [("review", "stars", "title"), *rows[80:]],
         "questions.csv": [("question", "intent"), *[(text, of) for text, of, _ in rows]],
-        "new.csv": [("review",), *[(text,) for text, *_ in rows[:7]]],
+        "new.csv": [("review",), *[(text,) for text, *_ in rows[:25]]],
         "topics.csv": [("text", "topics"), *[(f"{text}, day {n}", of) for n in range(40) for text, of in topics]],
         "pairs.csv": [("first", "second", "score"), *[(f"{a} {n}", b, of) for n in range(40) for a, b, of in pairs]],
         "articles.csv": [("text", "section"), *[(f"{text} {n}", of) for n in range(40) for text, of in long]],

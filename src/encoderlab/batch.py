@@ -146,6 +146,8 @@ def _on(device: torch.device, tensor: Tensor) -> Tensor:
 class Prediction(NamedTuple):
     """The output of the heads: logits for each row, and for each target position; or vectors like a teacher's.
 
+    Beside logits, `sequence_vectors` are those that the head reads.
+
     In a tuple, PyTorch's FSDP2 finds the tensors that gradients come from.
     """
 

@@ -30,7 +30,7 @@ from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.multilabel import MultilabelConfig
 from encoderlab.tasks.regression import RegressionConfig
 from encoderlab.tasks.tagging import TaggingConfig
-from encoderlab.tasks.task import Windows
+from encoderlab.tasks.task import Abstention, Windows
 from tests.runs.small_model import LABELS, model_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -51,7 +51,7 @@ def opened(task=None, labels=LABELS, paired=False):
 
 
 def client_of(model, min_probability=0.0):
-    return TestClient(web_service(model, min_probability, LOOPBACK), base_url="http://127.0.0.1")
+    return TestClient(web_service(model, Abstention(min_probability), LOOPBACK), base_url="http://127.0.0.1")
 
 
 @pytest.fixture(autouse=True, scope="module")

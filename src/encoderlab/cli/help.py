@@ -74,7 +74,11 @@ EXAMPLES = {  # of each command: what follows its name, and what that does
         ("outputs/train/sst2/*", "all runs of a task; unfinished ones are named and skipped"),
         ("FOLDER FOLDER reference=FOLDER output=compared", "against a reference; as page, table and plots"),
     ],
-    "data": [("task=sst2 model.max_length=64", "a task brings its dataset along"), ("reviews.csv", "your own file")],
+    "data": [
+        ("task=sst2 model.max_length=64", "a task brings its dataset along"),
+        ("reviews.csv", "your own file"),
+        ("run=outputs/finetune/... new.csv", "new texts beside the rows that a run was trained on"),
+    ],
     "baseline": [("task=sst2", "without an encoder; format=json: for programs")],
     "attention": [("run=... text='A gorgeous, witty film.'", "one text; split=validation rows=[0,7]: rows of a split")],
     "explain": [

@@ -2,21 +2,27 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 import numpy as np
 
-from encoderlab.config.commands import DataConfig, TableFormat
+from encoderlab.config.commands import DataConfig, InputConfig, OpenRunConfig, TableFormat
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Example, Split, WordsExample, in_lists, text_of
+from encoderlab.data.files import FilesDataset
 from encoderlab.data.survey import Oddity, odd_rows
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.data.tokens import lengths_of, tokenize_examples
 from encoderlab.errors import SettingError
 from encoderlab.reports.blocks import json_safe
+from encoderlab.reports.drift import show_drift
 from encoderlab.reports.facts import show_rows
+from encoderlab.runs import inputs
+from encoderlab.runs.drift import drift_facts, new_texts, training_data
+from encoderlab.runs.model_folder import open_model
 from encoderlab.runs.settle import Facts, settle_length
 from encoderlab.runs.tokens import Tokens
 from encoderlab.tasks.task import Task
@@ -31,15 +37,53 @@ _QUANTILES = {"min": 0, "median": 50, "p90": 90, "p95": 95, "p99": 99, "max": 10
 
 
 def data(config: DataConfig) -> None:
-    """Print the facts of the dataset. Raises DataError if it cannot be read as the task needs, SettingError."""
+    """Print the facts of the dataset. Raises DataError if it cannot be read as the task needs, SettingError.
+
+    With `config.run`, print those of a file's texts beside the rows that the run was trained on.
+    """
+    if config.run is not None:
+        _print(_drift_of(config, config.run), show_drift, config)
+        return
     if config.task.of_documents:
         remedy = "Run encoderlab pretrain dry_run=true, which prints the facts of documents"
         raise SettingError(f"task={config.task.name} has no labelled rows", remedy=remedy)
-    facts = _facts(config)
+    _print(_facts(config), show_rows, config)
+
+
+def _print(facts: Mapping[str, Any], show: Callable[[Mapping[str, Any], TextIO], None], config: DataConfig) -> None:
     if config.format is TableFormat.json:
         print(json.dumps(json_safe(facts), indent=2, ensure_ascii=False))
     else:
-        show_rows(facts, sys.stdout)
+        show(facts, sys.stdout)
+
+
+def _drift_of(config: DataConfig, run: str) -> dict[str, Any]:
+    """Return the facts of a file's texts beside those of the training rows, which the run's own settings name."""
+    dataset = config.dataset
+    path = getattr(dataset, "path", None)
+    if not isinstance(dataset, FilesDataset) or not isinstance(path, str) or not Path(path).is_file():
+        remedy = f"Run encoderlab data run={run} new.csv"
+        raise SettingError(f"run={run} needs a file of new texts to compare with its training rows", remedy=remedy)
+    model = open_model(OpenRunConfig(config.cache_dir, run))
+    if model.config.task.of_documents:
+        raise SettingError(f"{run} was trained on documents, not on texts with labels", remedy="Choose another run")
+    data = training_data(model, run, config.cache)
+
+    # The new texts, read as predict reads them.
+    column = None if dataset.text == "text" else dataset.text
+    dialect = dataset.dialect
+    file = InputConfig(
+        cache_dir=config.cache_dir,
+        run=run,
+        input=path,
+        text_column=column,
+        text_pair_column=dataset.text_pair,
+        quoting=dialect.quoting,
+        encoding=dialect.encoding,
+        sheet=dialect.sheet,
+    )
+    examples, _, _ = inputs.texts_of_file(file, model)
+    return {"run": run, "file": path} | drift_facts(model, data, new_texts(examples, path, model))
 
 
 def _facts(config: DataConfig) -> dict[str, Any]:

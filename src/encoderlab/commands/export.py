@@ -6,6 +6,7 @@ pair are truncated, an odd number of positions is left and the second text is at
 odd position to the second text; we give it to the first, as BERT's own code does.
 """
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,6 +55,7 @@ def export(config: ExportConfig) -> Path:
 
 def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     opened = read_model(model_folder(config.run))
+    _say_what_is_left_out(opened)
     model = _with_chosen_heads(config, opened)
     task = model.task
     if not task.special_tokens:
@@ -79,6 +81,12 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
         _write_card(temporary, config, model.name, "transformers", fields, **about)
     print(f"{path}\nIts README.md has a program that opens it")
     return path
+
+
+def _say_what_is_left_out(model: Model) -> None:
+    """Say that an exported model has no vectors of training texts to compare new ones with, if the run has."""
+    if model.novelty is not None:
+        print("encoderlab: exports have no unlike_training: every text gets a label", file=sys.stderr)
 
 
 def _with_chosen_heads(config: ExportConfig, model: Model) -> Model:
@@ -146,6 +154,7 @@ def _opened_for_onnx(config: ExportConfig) -> tuple[Model, Model]:
             raise SettingError(problem, remedy='Run pip install "encoderlab[onnx]"')
     run = OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32)
     opened = open_model(run)
+    _say_what_is_left_out(opened)
     model = _with_chosen_heads(config, opened)
     if config.format is not ExportFormat.onnx and not predicts(model):
         problem = f"{model.name} is an encoder without predictions, by which format={config.format.name} is checked"

@@ -11,10 +11,7 @@ from typing import Any
 
 from encoderlab.config.commands import PredictConfig, PredictionFormat, Probabilities
 from encoderlab.data.examples import Example, Split, texts_of
-from encoderlab.data.files import first_cells
-from encoderlab.data.formats import format_of
-from encoderlab.data.remote import local_file
-from encoderlab.errors import DataError, SettingError, one_line
+from encoderlab.errors import SettingError, one_line
 from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.reports import wording
 from encoderlab.reports.predictions import carried_names, cell
@@ -32,6 +29,7 @@ from encoderlab.runs.row_files import (
     without_formulas,
 )
 from encoderlab.tasks.rows import ExampleRows
+from encoderlab.tasks.task import UNSURE
 
 SHOWN = 3  # classes on a terminal
 MUCH_LONGER = 1.25  # times the longest training row
@@ -44,21 +42,11 @@ def predict(config: PredictConfig) -> None:
     _check_settings(config)
     form = format_to_write(config.format, config.output)
     model = open_model(config, or_graph=True)
-    check_certainty(config.min_probability, model)
-    try:
+    model.abstention(config.min_probability, config.unlike_training)  # refuses what the model cannot do
+    if config.input is None:
         examples, total = _examples(config, model)
-    except DataError as error:
-        from encoderlab.data.columns import MissingColumnError, guess_text
-
-        typed = config.text_column is not None or _text_columns(config, model)[1] is not None
-        if config.input is None or typed or not isinstance(error, MissingColumnError):
-            raise
-        path = local_file(config.input, config.cache)
-        dialect = inputs.dialect_of(model, config.dialect)
-        guess = guess_text(first_cells(path, format_of(path), dialect, "{}_column"), str(path), "text_column")
-        print(f"encoderlab: {path}: texts are read from {guess!r} (text_column)", file=sys.stderr)
-        config = replace(config, text_column=guess)
-        examples, total = _examples(config, model)
+    else:
+        examples, total, config = inputs.texts_of_file(config, model)
     carried = examples.carried if isinstance(examples, Split) else None
     on_terminal = config.output is None and sys.stdout.isatty()
     in_lines = on_terminal and config.format is None
@@ -68,7 +56,7 @@ def predict(config: PredictConfig) -> None:
     rows = _rows(config, model, examples, total, counted)
     with output_file(config.output) as file:
         if in_lines:
-            show_rows(rows, _text_columns(config, model)[0] if config.input else "text")
+            show_rows(rows, inputs.text_columns(config, model)[0] if config.input else "text")
         else:
             rows = map(printable_row, rows) if on_terminal else rows
             if form is not PredictionFormat.jsonl:
@@ -94,56 +82,38 @@ def _check_settings(config: PredictConfig) -> None:
     check_output(config)
 
 
-def check_certainty(min_probability: float | None, model: Model) -> None:
-    """Raise SettingError for `min_probability` if the model does not predict one label per row or word."""
-    if min_probability is not None and not model.task.gives_one_label:
-        problem = (
-            "min_probability needs a model with one label per row, and this one predicts numbers or sets of labels"
-        )
-        raise SettingError(problem, remedy="Remove min_probability")
-
-
 def _examples(config: PredictConfig, model: Model) -> tuple[Iterable[Example], int | None]:
-    """Return the examples to predict, and how many there are if that is known."""
+    """Return the examples to predict that are in no file, and how many there are if that is known."""
     if config.text is not None:
         model.check_paired(config.text_pair is not None)
         return [model.example(config.text, config.text_pair)], 1
     if config.split is not None:
         return inputs.split_examples(model, config.split, config.cache)
-    column, pair_column = _text_columns(config, model)
-    model.check_paired(pair_column is not None)
-    if config.input is not None:
-        place = (local_file(config.input, config.cache), column, pair_column, config.dialect, config.cache)
-        return inputs.file_examples(model, *place)
-    return inputs.standard_input_examples(model, paired=pair_column is not None), None
-
-
-def _text_columns(config: PredictConfig, model: Model) -> tuple[Any, str | None]:
-    """Return the names of the columns with the text (a list if it was joined from several) and its second text, if the
-    model reads pairs.
-    """
-    dataset = model.config.dataset
-    column = config.text_column or getattr(dataset, "text", "text")
-    return column, config.text_pair_column or getattr(dataset, "text_pair", None)
+    paired = inputs.text_columns(config, model)[1] is not None
+    model.check_paired(paired)
+    return inputs.standard_input_examples(model, paired=paired), None
 
 
 def _rows(
     config: PredictConfig, model: Model, examples: Iterable[Example], total: int | None, counted: Counter[str]
 ) -> Iterator[Row]:
     """Yield each row of the input, with its columns, and its prediction; count rows and truncated texts."""
+    abstention = model.abstention(config.min_probability, config.unlike_training)
     carried = examples.carried if isinstance(examples, Split) else None
-    names = [name or "text_pair" for name in _text_columns(config, model)] if config.input else ["text", "text_pair"]
+    names: list[Any] = ["text", "text_pair"]
+    if config.input:
+        names = [name or "text_pair" for name in inputs.text_columns(config, model)]
     for some in inputs.in_chunks(examples, total, "predicting"):
         rows = model.rows(some)
         first = counted["rows"]
         others: Any = repeat({}) if carried is None else carried.select(range(first, first + len(some)))
         counted.update(rows=len(some), truncated=int(rows.truncated().sum()), unseen=_unseen_lengths(model, rows))
-        answers = model.outputs(rows, model.task.predictions)
+        answers = model.outputs(rows, model.read_predictions)
         for example, predicted, other in zip(some, answers, others, strict=False):
             pairs = zip(names, texts_of(example), strict=False)
             texts = {name: text for name, text in pairs if isinstance(name, str)}  # joined columns are carried
             columns = {name: texts.get(name, other[name]) for name in other} | texts
-            cells = model.task.cells(predicted, example, config.min_probability or 0.0)
+            cells = model.task.cells(predicted, example, abstention)
             if config.probabilities is not Probabilities.all:
                 cells.pop("probabilities", None)
             cells = unless_blank(example, cells)
@@ -181,5 +151,5 @@ def show_rows(rows: Iterator[Row], columns: str | Sequence[str]) -> None:
         known = chances.items() if isinstance(chances, dict) and text.strip() else ()  # or a column
         best = sorted(known, key=lambda pair: -pair[1])[:SHOWN]
         classes = ", ".join(f"{label} {chance:.3f}" for label, chance in best)
-        unsure = "unsure" if text.strip() else "no text"
+        unsure = row.get("reason") or UNSURE if text.strip() else "no text"
         print(one_line("  ".join(filter(None, [words or unsure, classes and f"({classes})", text]))))

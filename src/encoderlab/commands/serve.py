@@ -10,11 +10,10 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
-from encoderlab.commands.predict import check_certainty
 from encoderlab.config.commands import ServeConfig
 from encoderlab.reports.blocks import render
 from encoderlab.reports.trial import Trial, trial_of
-from encoderlab.runs.model import Model, unless_blank
+from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import model_folder, open_model
 from encoderlab.system import http_service as http
 from encoderlab.system.http_service import (
@@ -27,7 +26,7 @@ from encoderlab.system.http_service import (
     Route,
     Starlette,
 )
-from encoderlab.tasks.task import RowPrediction
+from encoderlab.tasks.task import Abstention, RowPrediction
 
 MOST_TEXTS = 100  # in a request
 MOST_CHARACTERS = 10_000  # in each of its texts
@@ -39,7 +38,7 @@ def serve(config: ServeConfig) -> None:
     with http.listening_socket(config.host, config.port) as listening:
         # The model, warmed up: otherwise the first request would wait for set-up.
         model = open_model(config, or_graph=True)
-        check_certainty(config.min_probability, model)
+        abstention = model.abstention(config.min_probability, config.unlike_training)
         second = "a" if model.origin.paired else None
         model.predictions([model.example("a", second)])
 
@@ -54,16 +53,16 @@ def serve(config: ServeConfig) -> None:
         if hosts == ["*"]:
             trial = Trial(trial.title)
 
-        service = web_service(model, config.min_probability or 0.0, hosts, trial)
+        service = web_service(model, abstention, hosts, trial)
         http.run_until_stopped(service, listening)
 
 
-def web_service(model: Model, min_probability: float, hosts: list[str], trial: Trial | None = None) -> Starlette:
-    """Return the application for requests to one of the host names `hosts`; "*" is any. Labels less probable than
-    `min_probability` are null. The page shows the name and the examples of `trial`.
+def web_service(model: Model, abstention: Abstention, hosts: list[str], trial: Trial | None = None) -> Starlette:
+    """Return the application for requests to one of the host names `hosts`; "*" is any. Labels that are not given, by
+    `abstention`, are null. The page shows the name and the examples of `trial`.
     """
     trial = trial or Trial(model.name)
-    facts = _facts(model) | {"min_probability": min_probability}
+    facts = _facts(model) | {"min_probability": abstention.min_probability}
     fixed = {
         "/": HTMLResponse(render("serve.html", title=f"{trial.title}: try it", facts=facts, trial=trial)),
         "/health": JSONResponse({"status": "ok"}),
@@ -79,7 +78,7 @@ def web_service(model: Model, min_probability: float, hosts: list[str], trial: T
             pairs = _pairs(await http.json_of(request, EXAMPLE))
             async with turn:
                 if not await request.is_disconnected():
-                    work = (worker, _predictions, model, pairs, min_probability)
+                    work = (worker, _predictions, model, pairs, abstention)
                     loop = asyncio.get_running_loop()
                     return JSONResponse({"predictions": await loop.run_in_executor(*work)})
         except ClientDisconnect:
@@ -90,20 +89,15 @@ def web_service(model: Model, min_probability: float, hosts: list[str], trial: T
     return http.service_of([*routes, Route("/predict", predict, methods=["POST"])], hosts)
 
 
-def _predictions(model: Model, pairs: list[tuple[str, str | None]], min_probability: float) -> list[dict[str, Any]]:
+def _predictions(model: Model, pairs: list[tuple[str, str | None]], abstention: Abstention) -> list[dict[str, Any]]:
     """Return an object for each text or pair, in order: see `Task.plain`; or a label for each word."""
-    of_words = model.task.config.of_words
     model.check_paired(pairs[0][1] is not None)
     examples = [model.example(text, text_pair) for text, text_pair in pairs]
-    predicted = zip(examples, model.predictions(examples), strict=True)
-    if of_words:
-        return [{"words": _words(cast("Any", example).words, one, min_probability)} for example, one in predicted]
+    if not model.task.config.of_words:
+        return model.plain_predictions(examples, abstention)
     objects = []
-    for example, one in predicted:
-        prediction = model.task.plain(one)
-        if min_probability and prediction["probabilities"][prediction["predicted"]] < min_probability:
-            prediction["predicted"] = None
-        objects.append(unless_blank(example, prediction))
+    for example, one in zip(examples, model.predictions(examples), strict=True):
+        objects.append({"words": _words(cast("Any", example).words, one, abstention.min_probability)})
     return objects
 
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     pass
 
 RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
+UNLIKE_TRAINING = (
+    "Give no label to texts unlike the training texts; the share of texts like them that may be lost, such as 0.05."
+)
 # Of a student without init_from: fresh weights, or parts of its teacher.
 StudentStart = Enum("StudentStart", ["fresh", "embeddings", "layers"])
 ExportFormat = Enum("ExportFormat", ["huggingface", "onnx", "int8", "web"])  # that a model can be exported to
@@ -241,6 +244,7 @@ class PredictConfig(OutputConfig):
     min_probability: float | None = setting(
         None, "Give no label (in csv an empty cell) below this.", minimum=0, maximum=1
     )
+    unlike_training: float | None = setting(None, UNLIKE_TRAINING, above=0, below=1)
 
 
 @dataclass
@@ -316,6 +320,7 @@ class ServeConfig(OpenRunConfig):
     host: str = setting("127.0.0.1", "Address to listen on; 127.0.0.1: for this machine only, 0.0.0.0: others too.")
     port: int = setting(8000, "Port to listen on; 0: any free port.", minimum=0, maximum=65535)
     min_probability: float | None = setting(None, "Give no label (null) below this probability.", minimum=0, maximum=1)
+    unlike_training: float | None = setting(None, UNLIKE_TRAINING, above=0, below=1)
 
 
 @dataclass
@@ -363,8 +368,12 @@ class EmbedConfig(InputConfig):
 
 @dataclass
 class DataConfig(CommandConfig):
-    """Inspect a dataset: rows, classes, lengths, duplicates, odd rows, and how texts are tokenized."""
+    """Inspect a dataset: rows, classes, lengths, duplicates, odd rows, and how texts are tokenized.
 
+    Or compare new texts with the rows that a run was trained on.
+    """
+
+    run: str | None = setting(None, "A run folder: compare the file's texts with the rows that it was trained on.")
     task: TaskConfig = setting(REQUIRED, "What the rows are for.")
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
     tokenizer: tokenizers.TokenizerConfig = setting(REQUIRED, "How text becomes ids.")

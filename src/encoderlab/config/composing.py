@@ -178,7 +178,7 @@ def _with_names(command: str, arguments: list[str]) -> list[str]:
     """Return the arguments with a setting's name before each that has none: a path, or several for `compare`.
 
     `finetune reviews.csv` reads that file; `predict new.csv` too, and `eval outputs/mine more.csv` opens that run, and
-    reads that file. Raises SettingError if two paths would be the same setting.
+    reads that file; to `data`, a folder is one of texts. Raises SettingError if two paths would be the same setting.
     """
     settings = names_of(COMMAND_CONFIGS[command])
     bare = []
@@ -196,7 +196,7 @@ def _with_names(command: str, arguments: list[str]) -> list[str]:
         is_file = is_url(path) or Path(path).is_file() or is_saved_dataset(Path(path))
         if is_file and "input" in settings:
             name = "input"
-        elif "run" in settings and not (is_file and "dataset" in settings):
+        elif "run" in settings and not (is_file and "dataset" in settings) and command != "data":
             name = "run"
         else:
             name = "dataset.path"

@@ -230,7 +230,10 @@ class EncoderWithHeads(nn.Module):
             nn.init.zeros_(self.sequence_head.weight)
 
     def forward(self, batch: Batch) -> Prediction:
-        """Return logits for each row and, as vocabularies are large, only target positions; or a teacher's vectors."""
+        """Return logits for each row and, as vocabularies are large, only target positions; or a teacher's vectors.
+
+        Of rows with a target of their own, a network in evaluation mode also returns the vectors that its head reads.
+        """
         if self.teacher_head is not None:
             return self._vectors(batch, self.teacher_head)
         if self.separates_pairs:
@@ -242,17 +245,21 @@ class EncoderWithHeads(nn.Module):
             pooled = self.pool(sequences, attendable(batch.attention_mask))
             return Prediction(sequence_vectors=pooled, token_vectors=tokens)
         sequence_logits = None
+        sequence_vectors = None
         token_logits = None
         if self.sequence_head is not None and self.pool is not None:
             pooled = self.transform(self.pool(sequences, attendable(batch.attention_mask)))
             sequence_logits = self.sequence_head(self.dropout(pooled))
             if batch.row_of_sequence is not None and self.window_pooling is not None:
                 sequence_logits = pool_windows(sequence_logits, batch.row_of_sequence, len(batch), self.window_pooling)
+                pooled = pool_windows(pooled, batch.row_of_sequence, len(batch), "mean")
+            if not self.training:
+                sequence_vectors = pooled
         if self.token_head is not None:
             token_logits = self.token_head(self.dropout(self.transform(tokens)))
         if self.masked_token_head is not None:
             token_logits = self.masked_token_head(tokens, self.encoder.embeddings.token.weight)
-        return Prediction(sequence_logits, token_logits)
+        return Prediction(sequence_logits, token_logits, sequence_vectors)
 
     def pair_logits(
         self, input_ids: Ids, token_type_ids: Ids, attention_mask: Mask | None, n_tokens: int | None = None

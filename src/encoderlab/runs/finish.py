@@ -22,6 +22,7 @@ from encoderlab.runs.fit import Result
 from encoderlab.runs.frozen import SHORTEST_RUN, frozen_vectors
 from encoderlab.runs.model import Model, Provenance
 from encoderlab.runs.model_folder import save_model
+from encoderlab.runs.novelty import novelty_of
 from encoderlab.runs.prepare import PreparedRun
 from encoderlab.runs.records import files_of, run_facts, summary_of
 from encoderlab.runs.run import Run
@@ -75,6 +76,8 @@ def _finish_task(
     # The model comes before the report, which says that the run is finished.
     longest_row = int(prepared.rows["train"].epoch(EVALUATION_SEED, 0).lengths.max())
     model.provenance = Provenance(result.checkpoint, data.paired, data.fingerprints(), longest_row)
+    head_alone = result.checkpoint.get("head_alone", {}).get("kept", False)
+    model.novelty = novelty_of(model, prepared.rows, head_alone=head_alone)
     save_model(model, run.model_folder, model_card(report, facts, model.labels))
     examples = data.split(split)
     reports.write_report(run.folder, report, facts, examples, scores[split], partial(word_importance, model))

@@ -6,11 +6,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
-from encoderlab.config.commands import EmbedConfig, PredictConfig
+from encoderlab.config.commands import EmbedConfig, InputConfig, PredictConfig
 from encoderlab.data.examples import Example, TextExample, grouped, text_of
-from encoderlab.data.files import read_unlabelled
+from encoderlab.data.files import first_cells, read_unlabelled
 from encoderlab.data.formats import Dialect, Format, encoding_of, format_of, text_lines
+from encoderlab.data.remote import local_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.model import Model
 from encoderlab.system.progress import progress_bar
@@ -19,6 +21,7 @@ from encoderlab.system.progress import progress_bar
 # 16,384 phrases of film reviews 1% is padding, with 4,096 it is 3%), and memory does not grow with the input.
 ROWS_AT_A_TIME = 16_384
 CHARACTERS_AT_A_TIME = 2**24
+Input = TypeVar("Input", bound=InputConfig)
 
 
 def check_sources(config: PredictConfig | EmbedConfig) -> None:
@@ -49,6 +52,40 @@ def split_examples(
     if name not in documents:
         raise DataError(f"split={name} is not in this dataset", allowed=", ".join(documents))
     return (TextExample(paragraph) for document in documents[name].documents() for paragraph in document), None
+
+
+def texts_of_file(config: Input, model: Model) -> tuple[Iterable[Example], int, Input]:
+    """Return the texts of the file `config.input`, how many they are, and the settings with the column they are in.
+
+    A column that nobody named is guessed if the file lacks that of the training files, and a line says so. Raises
+    DataError for anything that cannot be read, or that the model cannot read.
+    """
+    from encoderlab.data.columns import MissingColumnError, guess_text
+
+    assert config.input is not None
+    path = local_file(config.input, config.cache)
+    column, pair_column = text_columns(config, model)
+    model.check_paired(pair_column is not None)
+    try:
+        examples, total = file_examples(model, path, column, pair_column, config.dialect, config.cache)
+    except MissingColumnError:
+        if config.text_column is not None or pair_column is not None:
+            raise
+        cells = first_cells(path, format_of(path), dialect_of(model, config.dialect), "{}_column")
+        guess = guess_text(cells, str(path), "text_column")
+        print(f"encoderlab: {path}: texts are read from {guess!r} (text_column)", file=sys.stderr)
+        config = replace(config, text_column=guess)
+        examples, total = file_examples(model, path, guess, None, config.dialect, config.cache)
+    return examples, total, config
+
+
+def text_columns(config: InputConfig, model: Model) -> tuple[Any, str | None]:
+    """Return the names of the columns with the text (a list if it was joined from several) and its second text, if the
+    model reads pairs.
+    """
+    dataset = model.config.dataset
+    column = config.text_column or getattr(dataset, "text", "text")
+    return column, config.text_pair_column or getattr(dataset, "text_pair", None)
 
 
 def file_examples(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -23,6 +23,7 @@ from encoderlab.data.examples import Example, TextExample, WordsExample
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.data.tokens import tokenize_examples
 from encoderlab.errors import DataError, SettingError, one_line
+from encoderlab.metrics.novelty import Novelty
 from encoderlab.metrics.scores import SplitScores
 from encoderlab.model.attention import attention_kernel
 from encoderlab.model.config import HeadSizes, ModelConfig, Pairs, Pooling
@@ -31,7 +32,7 @@ from encoderlab.model.packing import FIRST_TOKENS
 from encoderlab.system.device import Compute, set_up_compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.rows import ExampleRows
-from encoderlab.tasks.task import RowPrediction, Task
+from encoderlab.tasks.task import NO_ABSTENTION, Abstention, RowPrediction, Task
 from encoderlab.training.batches import Rows, scoring_batches
 from encoderlab.training.distribution import distribution_in_words, is_sharded
 from encoderlab.training.evaluation import evaluate, predict_batches
@@ -75,7 +76,7 @@ class Model:
     there was no run, as for an encoder alone. `provenance` is None while it is trained. `pooler` holds the weights of
     BERT's pooler (`pool.dense.*`) that came with an encoder without a head: only a run that starts from it uses them.
     `label_weights` weigh the labels in the loss, and `compiled` says whether the encoder is compiled, and why not. The
-    `processes` share its scoring.
+    `processes` share its scoring. `novelty` says how unlike the training texts a text is (None: not known).
     """
 
     config: RunConfig
@@ -87,6 +88,7 @@ class Model:
     processes: Processes = SINGLE_PROCESS
     label_weights: LabelWeights | None = None
     compiled: str | None = None
+    novelty: Novelty | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle weights, settings and tokenizer; the device is chosen where the model is opened again."""
@@ -94,7 +96,7 @@ class Model:
         if self.compute.device.type != "cpu":
             network = copy.deepcopy(network).to("cpu")
         is_open = self.compute is not UNASSIGNED
-        return _reopened, (self.config, self.task, network, self.provenance, self.pooler, is_open)
+        return _reopened, (self.config, self.task, network, self.provenance, self.pooler, self.novelty, is_open)
 
     @property
     def shape(self) -> ModelConfig:
@@ -163,21 +165,55 @@ class Model:
         batches = self.scoring_batches(rows, self.processes)
         return evaluate(self.network, batches, self.task.metrics(), self.compute, self.processes)
 
-    def predict(self, texts: str | Sequence[str | tuple[str, str]]) -> list[dict[str, Any]]:
+    def predict(
+        self,
+        texts: str | Sequence[str | tuple[str, str]],
+        *,
+        min_probability: float | None = None,
+        unlike_training: float | None = None,
+    ) -> list[dict[str, Any]]:
         """Return a prediction for each text, or pair of texts, in their order; for a single string, a list of one.
 
         `predicted` is a label, with the `probabilities` of all labels; a list of labels, with those probabilities; or a
         number. A blank text has None for each of them. For a task on words, it is a list with a label for each word
-        that the model reads. Raises SettingError if `texts` is not a list of texts, DataError for texts that cannot be
-        read.
+        that the model reads. A label below `min_probability` is None. So is that of a text unlike the training texts,
+        and `reason` says so, with `unlike_training`, the share of texts like them that may be lost. Raises SettingError
+        if `texts` is not a list of texts, DataError for texts that cannot be read.
         """
+        abstention = self.abstention(min_probability, unlike_training)
         examples = self._examples(texts)
         for example in examples:
             self.check_paired(example.paired)
+        return self.plain_predictions(examples, abstention)
+
+    def plain_predictions(
+        self, examples: Sequence[Example], abstention: Abstention = NO_ABSTENTION
+    ) -> list[dict[str, Any]]:
+        """Return the prediction for each example as plain values, see `Task.plain`; of a blank text, None for each."""
         predictions = []
         for example, prediction in zip(examples, self.predictions(examples), strict=True):
-            predictions.append(unless_blank(example, self.task.plain(prediction)))
+            predictions.append(unless_blank(example, self.task.plain(prediction, abstention)))
         return predictions
+
+    def abstention(self, min_probability: float | None = None, unlike_training: float | None = None) -> Abstention:
+        """Return when the model gives no label, by the settings of those names (None: not asked for).
+
+        Raises SettingError if the model does not predict one label for each row or word, or knows nothing of novelty.
+        """
+        if min_probability is not None and not self.task.gives_one_label:
+            problem = (
+                "min_probability needs a model with one label per row, and this one predicts numbers or sets of labels"
+            )
+            raise SettingError(problem, remedy="Remove min_probability")
+        if unlike_training is None:
+            return Abstention(min_probability or 0.0)
+        if not 0 < unlike_training < 1:
+            raise SettingError(f"unlike_training is {unlike_training}", allowed="a share between 0 and 1, such as 0.05")
+        if self.novelty is None:
+            problem = "unlike_training does not work with this model, which kept nothing of its training texts"
+            allowed = "a run on classes of single texts, with at least 50 validation rows or its head alone; no export"
+            raise SettingError(problem, allowed=allowed, remedy="Remove unlike_training, or train again")
+        return Abstention(min_probability or 0.0, self.novelty.threshold(unlike_training))
 
     def embed(
         self, texts: str | Sequence[str | tuple[str, str]], pooling: str | None = None, *, normalize: bool | None = None
@@ -211,7 +247,16 @@ class Model:
 
     def predictions(self, examples: Sequence[Example]) -> list[RowPrediction]:
         """Return the prediction for each example. Raises DataError for one that the model cannot read."""
-        return self.outputs(self.rows(examples), self.task.predictions)
+        return self.outputs(self.rows(examples), self.read_predictions)
+
+    def read_predictions(self, prediction: Prediction, batch: Batch) -> list[RowPrediction]:
+        """Return the prediction for each row of a batch, from the network's output, with its novelty if it is known."""
+        predictions = self.task.predictions(prediction, batch)
+        vectors = prediction.sequence_vectors
+        if self.novelty is None or vectors is None:
+            return predictions
+        of_rows = self.novelty.of(vectors.float().cpu().numpy())
+        return [replace(one, novelty=novelty) for one, novelty in zip(predictions, of_rows.tolist(), strict=True)]
 
     def outputs(self, rows: ExampleRows, read: Callable[[Prediction, Batch], Iterable[Output]]) -> list[Output]:
         """Return what `read` makes of the network's output for each row: an item for each row of a batch."""
@@ -294,6 +339,7 @@ def _reopened(
     network: EncoderWithHeads,
     provenance: Provenance | None,
     pooler: dict[str, Tensor],
+    novelty: Novelty | None,
     is_open: bool,
 ) -> Model:
     """Return a model that was pickled, on the device that its settings choose on this machine if it was open."""
@@ -303,7 +349,7 @@ def _reopened(
         width = config.model.resolve(None).d_model
         compute = set_up_compute(training.device, training.precision.value, training.threads, width=width)
         network.to(compute.device)
-    return Model(config, task, network, compute, provenance, pooler)
+    return Model(config, task, network, compute, provenance, pooler, novelty=novelty)
 
 
 def _is_text(value: Any) -> bool:

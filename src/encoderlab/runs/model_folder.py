@@ -29,6 +29,7 @@ from encoderlab.exchange.weights import check_shapes, read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, weight_shapes, without_weights
 from encoderlab.runs.model import UNASSIGNED, Model, Provenance
+from encoderlab.runs.novelty import NOVELTY, read_novelty, write_novelty
 from encoderlab.settings import CACHE, REQUIRED, without_folders
 from encoderlab.shipped import shipped_folder, suggestion
 from encoderlab.system.device import set_up_compute
@@ -81,7 +82,11 @@ def write_model(folder: Path, model: Model, weights: dict[str, Tensor], metadata
     model.tokenizer.save(folder / "tokenizer.json")
     config = json.dumps(config_json(model), indent=2, ensure_ascii=False) + "\n"
     (folder / "config.json").write_text(config, encoding="utf-8")
-    write_manifest(folder, HASHED)
+    hashed: list[str] = [*HASHED]
+    if model.novelty is not None:
+        write_novelty(folder, model.novelty)
+        hashed.append(NOVELTY)
+    write_manifest(folder, hashed)
 
 
 def config_json(model: Model) -> dict[str, Any]:
@@ -228,7 +233,8 @@ def read_model(folder: Path, *, or_graph: bool = False) -> Model:
     weights = read_weights(folder / "model.safetensors")
     required = weight_shapes(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
     check_shapes(folder, required, weights)
-    return Model(config, task, network_of(config.model, task, weights), UNASSIGNED, provenance)
+    novelty = read_novelty(folder, config.model.d_model, len(labels))
+    return Model(config, task, network_of(config.model, task, weights), UNASSIGNED, provenance, novelty=novelty)
 
 
 def _settings_of(folder: Path, content: dict[str, Any]) -> RunConfig:

@@ -11,6 +11,8 @@ from encoderlab.model.config import HeadSizes, TargetKind
 from encoderlab.settings import setting
 from encoderlab.tasks.classification import weights_by_label
 from encoderlab.tasks.task import (
+    NO_ABSTENTION,
+    Abstention,
     LabelledTaskConfig,
     RowPrediction,
     Task,
@@ -163,10 +165,10 @@ class Multilabel(Task):
             predictions.append(RowPrediction(labels, tuple(probabilities)))
         return predictions
 
-    def plain(self, prediction: RowPrediction) -> dict[str, Any]:
+    def plain(self, prediction: RowPrediction, abstention: Abstention = NO_ABSTENTION) -> dict[str, Any]:
         return {"predicted": list(prediction.labels), "probabilities": prediction.by_label(self.labels)}
 
-    def cells(self, prediction: RowPrediction, example: Example, min_probability: float) -> dict[str, Any]:
+    def cells(self, prediction: RowPrediction, example: Example, abstention: Abstention) -> dict[str, Any]:
         """Return a list of the predicted labels, and one of their probabilities."""
         chances = rounded_chances(prediction, self.labels)
         of_predicted = [chances[label] for label in prediction.labels]

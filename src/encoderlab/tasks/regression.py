@@ -11,7 +11,7 @@ import numpy as np
 
 from encoderlab.model.config import HeadSizes, TargetKind
 from encoderlab.settings import setting
-from encoderlab.tasks.task import RowPrediction, Task, TextTaskConfig
+from encoderlab.tasks.task import NO_ABSTENTION, Abstention, RowPrediction, Task, TextTaskConfig
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -101,8 +101,8 @@ class Regression(Task):
         numbers = logits[:, 0].double().cpu().numpy() * self.unit + self.mean
         return [RowPrediction((), number=number) for number in rounded(numbers, self.unit).tolist()]
 
-    def plain(self, prediction: RowPrediction) -> dict[str, Any]:
+    def plain(self, prediction: RowPrediction, abstention: Abstention = NO_ABSTENTION) -> dict[str, Any]:
         return {"predicted": prediction.number}
 
-    def cells(self, prediction: RowPrediction, example: Example, min_probability: float) -> dict[str, Any]:
+    def cells(self, prediction: RowPrediction, example: Example, abstention: Abstention) -> dict[str, Any]:
         return {"predicted": prediction.number}

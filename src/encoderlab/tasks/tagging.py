@@ -13,7 +13,7 @@ from encoderlab.errors import SettingError
 from encoderlab.model.config import HeadSizes
 from encoderlab.settings import setting
 from encoderlab.tasks.classification import class_weights
-from encoderlab.tasks.task import LabelledTaskConfig, RowPrediction, Task, part_targets
+from encoderlab.tasks.task import NO_ABSTENTION, Abstention, LabelledTaskConfig, RowPrediction, Task, part_targets
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -132,15 +132,15 @@ class Tagging(Task):
             predictions.append(RowPrediction(labels, None, tuple(confidences.tolist())))
         return predictions
 
-    def plain(self, prediction: RowPrediction) -> dict[str, Any]:
+    def plain(self, prediction: RowPrediction, abstention: Abstention = NO_ABSTENTION) -> dict[str, Any]:
         return {"predicted": list(prediction.labels)}
 
-    def cells(self, prediction: RowPrediction, example: Example, min_probability: float) -> dict[str, Any]:
+    def cells(self, prediction: RowPrediction, example: Example, abstention: Abstention) -> dict[str, Any]:
         """Return the labels of all words, separated by blanks, and the probability of each that was read."""
         chances = [float(f"{chance:.6g}") for chance in prediction.word_confidences or ()]
         words = []
         for label, chance in zip(prediction.labels, chances, strict=True):
-            words.append(label if chance >= min_probability else OPEN_WORD)
+            words.append(label if chance >= abstention.min_probability else OPEN_WORD)
         n_words = len(getattr(example, "words", words))
         words += [UNREAD_WORD] * (n_words - len(words))
         return {"predicted": " ".join(words), "probability": chances}

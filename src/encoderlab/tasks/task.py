@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from encoderlab.training.loss import LabelWeights
 
 BALANCED = "balanced"
+UNLIKE_TRAINING = "unlike training"  # the reasons for giving no label
+UNSURE = "unsure"
 MANY = 0.1  # of the rows: more of them are worth a remedy
 INSTEAD = "Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab embed"
 
@@ -176,6 +178,7 @@ class RowPrediction:
     probabilities: tuple[float, ...] | None = None  # of all classes; words have none
     word_confidences: tuple[float, ...] | None = None  # the probabilities of the words' labels
     number: float | None = None
+    novelty: float | None = None  # how unlike the training texts its text is; see `metrics.novelty`
 
     def in_words(self) -> str:
         """Return the labels separated by commas, or the number."""
@@ -185,6 +188,29 @@ class RowPrediction:
         """Return the probability of each class; `names` are the classes in the order of their ids."""
         assert self.probabilities is not None, "only a prediction for a whole text has them"
         return dict(zip(names, self.probabilities, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Abstention:
+    """When no label is given: below `min_probability`, or to texts with a novelty above `most_novelty` (None: any)."""
+
+    min_probability: float = 0.0
+    most_novelty: float | None = None
+
+    def reason(self, probability: float, novelty: float | None) -> str | None:
+        """Return why no label is given; None: one is."""
+        if self.most_novelty is not None and novelty is not None and novelty > self.most_novelty:
+            return UNLIKE_TRAINING
+        return UNSURE if probability < self.min_probability else None
+
+    def applied(self, prediction: dict[str, Any], probability: float, novelty: float | None) -> dict[str, Any]:
+        """Return a prediction without its label if none is given; `reason` says why where novelty is asked for."""
+        reason = self.reason(probability, novelty)
+        kept = prediction if reason is None else prediction | {"predicted": None}
+        return kept if self.most_novelty is None else kept | {"reason": reason}
+
+
+NO_ABSTENTION = Abstention()  # every text gets a label
 
 
 class Task(ABC):
@@ -308,19 +334,21 @@ class Task(ABC):
         assert prediction.sequence_logits is not None
         return self.predictions_of(prediction.sequence_logits)
 
-    def plain(self, prediction: RowPrediction) -> dict[str, Any]:
+    def plain(self, prediction: RowPrediction, abstention: Abstention = NO_ABSTENTION) -> dict[str, Any]:
         """Return a prediction as plain values: `predicted`, and the `probabilities` of all labels if there are any."""
-        return {"predicted": prediction.labels[0], "probabilities": prediction.by_label(self.labels)}
+        chances = prediction.by_label(self.labels)
+        label = prediction.labels[0]
+        return abstention.applied({"predicted": label, "probabilities": chances}, chances[label], prediction.novelty)
 
-    def cells(self, prediction: RowPrediction, example: Example, min_probability: float) -> dict[str, Any]:
+    def cells(self, prediction: RowPrediction, example: Example, abstention: Abstention) -> dict[str, Any]:
         """Return what a table says of a prediction: `predicted`, its `probability`, and `probabilities` of all labels.
 
-        `predicted` is None below `min_probability`.
+        `predicted` is None, if `abstention` says so.
         """
         chances = rounded_chances(prediction, self.labels)
-        chance = chances[prediction.labels[0]]
-        predicted = prediction.labels[0] if chance >= min_probability else None
-        return {"predicted": predicted, "probability": chance, "probabilities": chances}
+        label = prediction.labels[0]
+        cells = {"predicted": label, "probability": chances[label], "probabilities": chances}
+        return abstention.applied(cells, chances[label], prediction.novelty)
 
     @property
     def gives_one_label(self) -> bool:

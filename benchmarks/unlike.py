@@ -1,0 +1,110 @@
+"""How well texts with none of a model's labels are told, by the novelty that a run keeps and by its probabilities.
+
+`python -m benchmarks unlike` finetunes mini-en on each set, by the default command: on CLINC150, whose queries out of
+scope have none of the labels, and on sets of which some labels are left out. The novelty was chosen on validation
+(`--split validation`); what is reported is test. Runs that are finished are kept.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.processes import finished, grid, provenance, python
+from encoderlab.runs.model import Model
+from encoderlab.tasks.task import RowPrediction
+
+SHARE = 0.05  # of texts like the training texts that may be lost
+SPLITS = ("train", "validation", "test")
+OUT_OF_SCOPE = "out_of_scope.csv"  # of CLINC150: 100 rows each of train and validation, then those of test
+VALIDATION_ROWS = 200  # of that file
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A set of the suite, the labels that are left out of it (none: it has rows out of scope), and more settings."""
+
+    name: str
+    left_out: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+
+UNLIKE_SETS: Mapping[str, Case] = {
+    "clinc150": Case("clinc150"),
+    "clinc150-8": Case("clinc150", settings=("dataset.train_share=0.08",)),
+    "bbc_news": Case("bbc_news", ("sport", "tech"), ("model.max_length=64",)),
+    "financial_phrasebank": Case("financial_phrasebank", ("positive",)),
+}
+Score = Callable[[RowPrediction], float]
+SCORES: Mapping[str, Score] = {
+    "largest probability": lambda prediction: sum(sorted(prediction.probabilities or ())[:-1]),  # exact near 1
+    "novelty": lambda prediction: prediction.novelty or 0.0,
+}
+
+
+def unlike(suite: Path, output: Path, sets: Sequence[str], split: str) -> None:
+    """Measure each score on each set, and print a table. Raises TrainingError for a run that fails."""
+    import encoderlab
+
+    lines = []
+    for name in sets:
+        case = UNLIKE_SETS[name]
+        folder = output / name
+        _write_rows(suite / case.name, case, folder)
+        if not (folder / "run" / "report.json").exists():
+            finished(python("-m", "encoderlab", "finetune", *_settings(folder), *case.settings))
+        model = encoderlab.load(folder / "run", device="cpu")
+        like = _predictions(model, folder / f"{split}.csv")
+        others = _predictions(model, folder / f"{split}_unlike.csv")
+        lines.append([name, f"{len(like):,}", f"{len(others):,}", *_cells(model, like, others)])
+        print(f"  {' '.join(lines[-1])}", file=sys.stderr)
+    columns = [*(f"AUROC, {name}" for name in SCORES), f"lost at {SHARE:g}", f"found at {SHARE:g}"]
+    print("\n".join(grid(["set", "rows with a label", "without", *columns], lines)))
+    print(f"\nScored on {split}. {provenance()}.")
+
+
+def _write_rows(source: Path, case: Case, folder: Path) -> None:
+    """Write the rows of each split that have a label, and those that have none of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split in SPLITS:
+        rows = _read(source / f"{split}.csv")
+        is_left_out = rows["label"].isin(case.left_out)
+        others = rows[is_left_out]
+        if not case.left_out:
+            out_of_scope = _read(source / OUT_OF_SCOPE)
+            others = out_of_scope[VALIDATION_ROWS:] if split == "test" else out_of_scope[:VALIDATION_ROWS]
+        rows[~is_left_out].to_csv(folder / f"{split}.csv", index=False)
+        others.to_csv(folder / f"{split}_unlike.csv", index=False)
+
+
+def _read(path: Path) -> pd.DataFrame:
+    return pd.read_csv(path, dtype=str, keep_default_na=False)
+
+
+def _settings(folder: Path) -> list[str]:
+    files = [f"dataset.{split}={(folder / split).absolute()}.csv" for split in SPLITS]
+    columns = ["dataset.text=text", "dataset.label=label"]
+    return ["task=classification", "dataset=files", *files, *columns, "baselines=false", f"run_dir={folder / 'run'}"]
+
+
+def _predictions(model: Model, path: Path) -> list[RowPrediction]:
+    return model.predictions([model.example(text) for text in _read(path)["text"]])
+
+
+def _cells(model: Model, like: Sequence[RowPrediction], others: Sequence[RowPrediction]) -> list[str]:
+    """Return the areas under the ROC curves, and the shares of both kinds of texts that get no label."""
+    from sklearn.metrics import roc_auc_score
+
+    is_other = np.arange(len(like) + len(others)) >= len(like)
+    cells = []
+    for score in SCORES.values():
+        cells.append(f"{roc_auc_score(is_other, [score(one) for one in (*like, *others)]):.3f}")
+    abstention = model.abstention(unlike_training=SHARE)
+    for side in (like, others):
+        cells.append(f"{np.mean([abstention.reason(1.0, one.novelty) is not None for one in side]):.1%}")
+    return cells

@@ -1,0 +1,207 @@
+"""Whether new texts are like those that a run was trained on, and whether its scores still hold for them.
+
+The texts are compared as vectors of the shipped encoder, which the run has not trained: its own would differ between
+rows that it has learned from and any others. What that encoder cannot read is compared by its letters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from encoderlab.data.data import Data
+from encoderlab.data.examples import Example, Split, WordsExample, text_of, texts_of
+from encoderlab.data.survey import hashed
+from encoderlab.errors import DataError
+from encoderlab.metrics.drift import two_sample_test
+from encoderlab.metrics.intervals import WILSON_Z, wilson
+from encoderlab.runs.frozen import frozen_vectors
+from encoderlab.runs.model import Model
+from encoderlab.shipped import SHIPPED
+from encoderlab.tasks.task import RowPrediction
+
+MOST_ROWS = 5_000  # of either side, spread evenly
+LEAST_TEXTS = 20
+FEW_TEXTS = 200  # below which only large changes show
+SIGNIFICANT = 0.05
+LEAST_ALIKE = 10  # texts that are shown
+LETTERS = (2, 4)  # of the n-grams by which texts are compared that no encoder here reads
+DIMENSIONS = 256  # of their vectors
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class NewTexts:
+    """At most MOST_ROWS of the `n` texts of a file, and where each was read."""
+
+    examples: list[Example]
+    where: list[str]
+    n: int
+
+    @property
+    def split(self) -> Split:
+        """Return the texts as a split without labels."""
+        import pyarrow as pa
+
+        if isinstance(self.examples[0], WordsExample):
+            return Split(pa.table({"words": [getattr(example, "words", ()) for example in self.examples]}))
+        pairs = [texts_of(example) for example in self.examples]
+        columns = dict(zip(("text", "text_pair"), map(list, zip(*pairs, strict=True)), strict=False))
+        return Split(pa.table(columns))
+
+
+def new_texts(examples: Iterable[Example], path: str, model: Model) -> NewTexts:
+    """Return some of a file's texts, spread evenly, as the model reads them. Raises DataError if they are too few."""
+    if isinstance(examples, Split):
+        n = len(examples)
+        chosen = examples.evenly(MOST_ROWS)
+        where = [chosen.where(row) for row in range(len(chosen))]
+        read = list(chosen)
+    else:
+        lines = list(examples)
+        n = len(lines)
+        rows = np.linspace(0, n - 1, min(n, MOST_ROWS)).round().astype(int).tolist()
+        where = [f"{path}, line {row + 1}" for row in rows]
+        read = [lines[row] for row in rows]
+    if n < LEAST_TEXTS:
+        raise DataError(f"{path} has {n} texts", allowed=f"at least {LEAST_TEXTS}", remedy="Wait for more of them")
+    if getattr(model.config.dataset, "strip_html", False):
+        read = [example.without_html() for example in read]
+    return NewTexts(read, where, n)
+
+
+def training_data(model: Model, run: str, cache: Path) -> Data:
+    """Return the run's own dataset. Raises DataError if its training rows are gone, or no longer the same."""
+    data = model.own_dataset.load(cache, model.config.task.target)
+    if data.fingerprints()["train"] != model.origin.fingerprints.get("train"):
+        problem = f"The training rows of {run} have changed since it was trained, so nothing can be compared with them"
+        raise DataError(problem, remedy="Bring them back, or train again")
+    return data
+
+
+def drift_facts(model: Model, data: Data, new: NewTexts) -> dict[str, Any]:
+    """Return the facts of new texts beside those of the training rows, in JSON's types."""
+    train = data.split("train")
+    known = train.evenly(MOST_ROWS)
+    vectors, others, compared_by = _vectors(model, known, new.split)
+    test = two_sample_test(vectors, others)
+    facts: dict[str, Any] = {
+        "new": {"texts": new.n, "read": len(new.examples), **_texts_facts(model, new.split, train)},
+        "train": {"texts": len(train), "read": len(known), **_texts_facts(model, known, None)},
+        "two_sample_test": {"auc": test.auc, "p_value": test.p_value, "compared_by": compared_by},
+        "least_alike": _least_alike(vectors, others, new),
+    }
+    less_sure = None
+    if model.config.task.one_class_per_text:
+        predictions = model.predictions(new.examples)
+        facts["labels"] = _label_facts(model, data, predictions)
+        facts["expected_accuracy"], less_sure = _expected_accuracy(model, data, predictions)
+    facts["changed"] = test.p_value < SIGNIFICANT
+    facts["verdict"] = _verdict(changed=facts["changed"], less_sure=less_sure, n=len(new.examples))
+    return facts
+
+
+def _vectors(model: Model, known: Split, new: Split) -> tuple[np.ndarray, np.ndarray, str]:
+    """Return vectors of both sides' texts, [texts, features] each, and by what they are compared."""
+    read = frozen_vectors(known, model.config.tokenizer, model.compute)
+    if not isinstance(read, str):
+        return read(known), read(new), f"vectors of {SHIPPED}"
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    texts = [text_of(example) for example in chain(known, new)]
+    counts = TfidfVectorizer(analyzer="char", ngram_range=LETTERS, max_features=50_000, sublinear_tf=True)
+    sparse = counts.fit_transform(texts)
+    dimensions = min(DIMENSIONS, *(size - 1 for size in sparse.shape))
+    vectors = TruncatedSVD(dimensions, random_state=0).fit_transform(sparse)
+    return vectors[: len(known)], vectors[len(known) :], "letters"
+
+
+def _texts_facts(model: Model, texts: Split, train: Split | None) -> dict[str, float]:
+    """Return the lengths of texts in words, and the shares of tokens and words that are new to the model.
+
+    New words occur in no text of `train`; of training texts (None), in no other one.
+    """
+    lengths = hashed(texts).lengths
+    ids, _ = model.tokenizer.encode_flat(list(texts.texts()))
+    counts = Counter(chain.from_iterable(map(_words, texts.texts())))
+    if train is None:
+        rows = Counter(chain.from_iterable(set(_words(text)) for text in texts.texts()))
+        unseen = {word for word, n in rows.items() if n == 1}
+    else:
+        unseen = counts.keys() - set(chain.from_iterable(map(_words, train.evenly(MOST_ROWS).texts())))
+    return {
+        "words_median": float(np.median(lengths)),
+        "words_p95": float(np.percentile(lengths, 95)),
+        "unknown_tokens": float((ids == model.tokenizer.unk_id).mean()) if len(ids) else 0.0,
+        "new_words": sum(counts[word] for word in unseen) / max(counts.total(), 1),
+    }
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())
+
+
+def _least_alike(vectors: np.ndarray, others: np.ndarray, new: NewTexts) -> list[dict[str, Any]]:
+    """Return the new texts whose most similar training text is least similar, by the cosine of their vectors."""
+    from sklearn.preprocessing import normalize
+
+    known: Any = normalize(vectors)
+    nearest = np.asarray(normalize(others) @ known.T).max(1)
+    facts = []
+    for row in np.argsort(nearest, kind="stable")[:LEAST_ALIKE].tolist():
+        shown = {"where": new.where[row], "similarity": float(nearest[row]), "text": text_of(new.examples[row])}
+        facts.append(shown)
+    return facts
+
+
+def _label_facts(model: Model, data: Data, predictions: Sequence[RowPrediction]) -> dict[str, dict[str, Any]]:
+    """Return for each label its share of the training rows, and of the predictions with its 95% interval."""
+    trained = data.survey["train"].labels
+    counts = Counter(prediction.labels[0] for prediction in predictions)
+    n = len(predictions)
+    facts = {}
+    for label in model.labels:
+        share = counts[label] / n
+        of_train = trained[label] / max(sum(trained.values()), 1)
+        facts[label] = {"train": of_train, "predicted": share, "predicted_ci95": wilson(share, n)}
+    return facts
+
+
+def _expected_accuracy(
+    model: Model, data: Data, predictions: Sequence[RowPrediction]
+) -> tuple[dict[str, float], bool | None]:
+    """Return the mean probability of what is predicted for new texts, and for rows that were held out from training,
+    and whether the model is less sure of the new texts (None: no rows were held out).
+    """
+    new = _confidences(predictions)
+    facts = {"new": float(new.mean())}
+    held_out = next((data.by_name[name] for name in ("validation", "test") if name in data.by_name), None)
+    if held_out is None:
+        return facts, None
+    usual = _confidences(model.predictions(list(held_out.evenly(MOST_ROWS))))
+    error = (new.var() / len(new) + usual.var() / len(usual)) ** 0.5
+    facts["held_out"] = float(usual.mean())
+    return facts, bool(usual.mean() - new.mean() > WILSON_Z * error)
+
+
+def _confidences(predictions: Sequence[RowPrediction]) -> np.ndarray:
+    return np.array([max(prediction.probabilities or (0.0,)) for prediction in predictions])
+
+
+def _verdict(*, changed: bool, less_sure: bool | None, n: int) -> str:
+    """Return in a sentence whether the scores of the run can be believed for these texts."""
+    few = f" With fewer than {FEW_TEXTS} texts, only large changes show." if n < FEW_TEXTS else ""
+    if not changed:
+        return f"The new texts do not differ noticeably from the training rows: the run's scores can be believed.{few}"
+    if less_sure:
+        return "The new texts differ, and the model is less sure of them: do not believe the run's scores for them."
+    sure = " although the model is as sure of them as of held-out rows," if less_sure is False else ""
+    return f"The new texts differ:{sure} the run's scores may not hold. Label some of the texts to find out."

@@ -1,0 +1,126 @@
+"""unlike_training: no label for a text unlike those that a model was trained on, wherever it predicts."""
+
+import csv
+import io
+import json
+import pickle
+
+import pytest
+
+import encoderlab
+from encoderlab.errors import DataError, SettingError
+from encoderlab.runs.novelty import NOVELTY
+
+TEXTS = {
+    "refund": ["I want my money back", "please refund my order", "refund the broken kettle", "return my payment"],
+    "delivery": ["where is my parcel", "the package has not arrived", "when will it be delivered", "track my order"],
+    "account": ["reset my password", "I cannot log in", "change my e-mail address", "close my account"],
+}
+WAYS = ["{}", "{}, please", "hello, {}", "{} today", "good morning, {}", "{} thanks", "{}!", "again: {}", "so, {}"]
+FOREIGN = "the aperture of this old film camera sticks at f/8 in cold weather"
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.fixture(scope="module")
+def tickets_run(tmp_path_factory, cache, run_in):
+    """A finished run on support tickets: logistic regression on the vectors of mini-en, which takes seconds."""
+    folder = tmp_path_factory.mktemp("tickets")
+    rows = [(way.format(text), label) for way in WAYS for label, texts in TEXTS.items() for text in texts]
+    with (folder / "tickets.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), *rows])
+    settings = ("training.freeze_layers=all", "baselines=false", "training.threads=1")
+    run_in(cache, "finetune", folder / "tickets.csv", *settings, f"run_dir={folder / 'run'}")
+    return folder / "run"
+
+
+def test_a_text_unlike_training_gets_no_label_and_the_reason(command, tickets_run, tmp_path, capsys):
+    texts = ["refund my order", FOREIGN, " "]
+    (tmp_path / "new.csv").write_text("text\n" + "".join(f'"{text}"\n' for text in texts), encoding="utf-8")
+    command("predict", f"run={tickets_run}", "new.csv", "unlike_training=0.05")
+    like, unlike, blank = rows_of(capsys.readouterr().out)
+    assert [*like] == ["text", "predicted", "probability", "reason"]
+    assert like["predicted"] == "refund" and like["reason"] == ""
+    assert unlike["predicted"] == "" and unlike["reason"] == "unlike training" and unlike["probability"]
+    assert blank["predicted"] == "" and blank["reason"] == ""
+
+
+def test_without_the_setting_every_text_gets_a_label_as_before(command, tickets_run, tmp_path, capsys):
+    (tmp_path / "new.csv").write_text(f'text\n"{FOREIGN}"\n', encoding="utf-8")
+    command("predict", f"run={tickets_run}", "new.csv")
+    (row,) = rows_of(capsys.readouterr().out)
+    assert [*row] == ["text", "predicted", "probability"] and row["predicted"] in TEXTS
+
+
+def test_a_terminal_shows_the_reason_in_place_of_the_label(command, tickets_run, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    command("predict", f"run={tickets_run}", f"text={FOREIGN}", "unlike_training=0.05")
+    assert capsys.readouterr().out.startswith("unlike training  (")
+
+
+def test_uncertain_texts_are_told_from_unlike_ones(command, tickets_run, tmp_path, capsys):
+    (tmp_path / "new.csv").write_text(f'text\n"{FOREIGN}"\nrefund my order\n', encoding="utf-8")
+    command("predict", f"run={tickets_run}", "new.csv", "unlike_training=0.05", "min_probability=1")
+    rows = rows_of(capsys.readouterr().out)
+    assert [row["reason"] for row in rows] == ["unlike training", "unsure"]
+    assert {row["predicted"] for row in rows} == {""}
+
+
+def test_python_and_the_service_give_the_same_reason(tickets_run):
+    pytest.importorskip("starlette", reason="the extra serve is not installed")
+    from starlette.testclient import TestClient
+
+    from encoderlab.commands.serve import web_service
+    from encoderlab.system.http_service import LOOPBACK
+
+    model = encoderlab.load(tickets_run, device="cpu")
+    like, unlike = model.predict(["refund my order", FOREIGN], unlike_training=0.05)
+    assert like["predicted"] == "refund" and like["reason"] is None
+    assert unlike["predicted"] is None and unlike["reason"] == "unlike training"
+    assert sum(unlike["probabilities"].values()) == pytest.approx(1)
+    assert [*model.predict(FOREIGN)[0]] == ["predicted", "probabilities"]
+    copied = pickle.loads(pickle.dumps(model))
+    assert copied.predict(FOREIGN, unlike_training=0.05)[0]["reason"] == "unlike training"
+
+    service = web_service(model, model.abstention(unlike_training=0.05), LOOPBACK)
+    client = TestClient(service, base_url="http://127.0.0.1")
+    (served,) = client.post("/predict", json={"text": FOREIGN}).json()["predictions"]
+    assert served["predicted"] is None and served["reason"] == "unlike training"
+
+
+def test_the_stated_share_of_held_out_rows_is_lost(command, brackets_run, capsys):
+    for share in (0.05, 0.3):
+        capsys.readouterr()
+        command("predict", f"run={brackets_run}", "split=validation", "format=jsonl", f"unlike_training={share}")
+        reasons = [json.loads(line)["reason"] for line in capsys.readouterr().out.splitlines()]
+        assert len(reasons) >= 100
+        assert reasons.count("unlike training") / len(reasons) == pytest.approx(share, abs=0.02)
+
+
+def test_what_is_kept_is_small_holds_no_text_and_is_checked(command, tickets_run, tmp_path):
+    content = (tickets_run / "model" / NOVELTY).read_bytes()
+    assert len(content) < 2**20 and b"refund" not in content
+    copied = tmp_path / "copy"
+    copied.mkdir()
+    for file in (tickets_run / "model").iterdir():
+        (copied / file.name).write_bytes(file.read_bytes())
+    (copied / NOVELTY).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(DataError, match=NOVELTY):
+        command("predict", f"run={copied}", "text=refund my order")
+
+
+def test_models_that_know_nothing_of_their_training_texts_refuse(command, reverse_run, pairs_run, tickets_run):
+    with pytest.raises(SettingError, match="unlike_training"):
+        command("predict", f"run={reverse_run}", "text=1 2 3", "unlike_training=0.05")
+    with pytest.raises(SettingError, match="unlike_training"):
+        command("predict", f"run={pairs_run}", "text=a", "text_pair=b", "unlike_training=0.05")
+    with pytest.raises(SettingError, match="between 0 and 1"):
+        encoderlab.load(tickets_run, device="cpu").predict("a", unlike_training=5)
+
+
+def test_an_export_says_that_every_text_gets_a_label(command, tickets_run, capsys):
+    command("export", f"run={tickets_run}", "format=huggingface", "path=exported")
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "unlike_training" in line]
+    assert "every text gets a label" in line
