@@ -30,7 +30,7 @@ from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.multilabel import MultilabelConfig
 from encoderlab.tasks.regression import RegressionConfig
 from encoderlab.tasks.tagging import TaggingConfig
-from encoderlab.tasks.task import Abstention, Windows
+from encoderlab.tasks.task import NO_ABSTENTION, Abstention, Windows
 from tests.runs.small_model import LABELS, model_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -238,7 +238,7 @@ def test_the_page_is_named_by_the_data_and_offers_held_out_rows(tmp_path):
     ]
     (tmp_path / "predictions.csv").write_text("\n".join(rows) + "\n")
     trial = trial_of(tmp_path, "classification")
-    client = TestClient(web_service(opened(), 0.0, LOOPBACK, trial), base_url="http://127.0.0.1")
+    client = TestClient(web_service(opened(), NO_ABSTENTION, LOOPBACK, trial), base_url="http://127.0.0.1")
     page = client.get("/").text
     assert "<h1>my &lt;tickets&gt;.csv, classification</h1>" in page
     offered = [html.unescape(text) for text in re.findall(r'data-text="([^"]*)"', page)]

@@ -41,6 +41,9 @@ def _texts_table(facts: Mapping[str, Any]) -> Table:
         held_out = expected.get("held_out")
         shown = "-" if held_out is None else f"{wording.score(held_out)} (held-out rows)"
         rows.append(["expected accuracy", shown, wording.score(expected["new"])])
+    unlike = facts.get("unlike_training")
+    if unlike is not None:
+        rows.append(["unlike training", *(wording.percent(unlike[side]) for side in ("expected", "new"))])
     return Table(("", "training rows", "new texts"), rows)
 
 

@@ -20,7 +20,7 @@ from encoderlab.data.data import Data
 from encoderlab.data.examples import Example, Split, WordsExample, text_of, texts_of
 from encoderlab.data.survey import hashed
 from encoderlab.errors import DataError
-from encoderlab.metrics.drift import two_sample_test
+from encoderlab.metrics.drift import TwoSampleTest, two_sample_test
 from encoderlab.metrics.intervals import WILSON_Z, wilson
 from encoderlab.runs.frozen import frozen_vectors
 from encoderlab.runs.model import Model
@@ -30,7 +30,9 @@ from encoderlab.tasks.task import RowPrediction
 MOST_ROWS = 5_000  # of either side, spread evenly
 LEAST_TEXTS = 20
 FEW_TEXTS = 200  # below which only large changes show
-SIGNIFICANT = 0.05
+SIGNIFICANT = 0.05  # p-value, and the share of texts like the training texts that may seem unlike them
+MANY_UNLIKE = 0.1
+CLEAR = 0.55  # area under the ROC curve: of one that is higher, at least a tenth of the texts has changed
 LEAST_ALIKE = 10  # texts that are shown
 LETTERS = (2, 4)  # of the n-grams by which texts are compared that no encoder here reads
 DIMENSIONS = 256  # of their vectors
@@ -62,13 +64,13 @@ def new_texts(examples: Iterable[Example], path: str, model: Model) -> NewTexts:
     if isinstance(examples, Split):
         n = len(examples)
         chosen = examples.evenly(MOST_ROWS)
-        where = [chosen.where(row) for row in range(len(chosen))]
+        where = [chosen.where(row).removeprefix(f"{path}, ") for row in range(len(chosen))]
         read = list(chosen)
     else:
         lines = list(examples)
         n = len(lines)
         rows = np.linspace(0, n - 1, min(n, MOST_ROWS)).round().astype(int).tolist()
-        where = [f"{path}, line {row + 1}" for row in rows]
+        where = [f"line {row + 1}" for row in rows]
         read = [lines[row] for row in rows]
     if n < LEAST_TEXTS:
         raise DataError(f"{path} has {n} texts", allowed=f"at least {LEAST_TEXTS}", remedy="Wait for more of them")
@@ -98,13 +100,14 @@ def drift_facts(model: Model, data: Data, new: NewTexts) -> dict[str, Any]:
         "two_sample_test": {"auc": test.auc, "p_value": test.p_value, "compared_by": compared_by},
         "least_alike": _least_alike(vectors, others, new),
     }
-    less_sure = None
+    doubts: list[str] = []
     if model.config.task.one_class_per_text:
         predictions = model.predictions(new.examples)
         facts["labels"] = _label_facts(model, data, predictions)
-        facts["expected_accuracy"], less_sure = _expected_accuracy(model, data, predictions)
+        facts["expected_accuracy"] = _expected_accuracy(model, data, predictions, doubts)
+        facts["unlike_training"] = _unlike_training(model, predictions, doubts)
     facts["changed"] = test.p_value < SIGNIFICANT
-    facts["verdict"] = _verdict(changed=facts["changed"], less_sure=less_sure, n=len(new.examples))
+    facts["verdict"] = _verdict(test, doubts, n=len(new.examples))
     return facts
 
 
@@ -176,32 +179,50 @@ def _label_facts(model: Model, data: Data, predictions: Sequence[RowPrediction])
 
 
 def _expected_accuracy(
-    model: Model, data: Data, predictions: Sequence[RowPrediction]
-) -> tuple[dict[str, float], bool | None]:
-    """Return the mean probability of what is predicted for new texts, and for rows that were held out from training,
-    and whether the model is less sure of the new texts (None: no rows were held out).
+    model: Model, data: Data, predictions: Sequence[RowPrediction], doubts: list[str]
+) -> dict[str, float]:
+    """Return the mean probability of what is predicted for new texts, and for rows that were held out from training.
+
+    If it is clearly lower for new texts, that is one of the `doubts`.
     """
     new = _confidences(predictions)
     facts = {"new": float(new.mean())}
     held_out = next((data.by_name[name] for name in ("validation", "test") if name in data.by_name), None)
     if held_out is None:
-        return facts, None
+        return facts
     usual = _confidences(model.predictions(list(held_out.evenly(MOST_ROWS))))
     error = (new.var() / len(new) + usual.var() / len(usual)) ** 0.5
-    facts["held_out"] = float(usual.mean())
-    return facts, bool(usual.mean() - new.mean() > WILSON_Z * error)
+    if usual.mean() - new.mean() > WILSON_Z * error:
+        doubts.append("the model is less sure of them")
+    return facts | {"held_out": float(usual.mean())}
+
+
+def _unlike_training(model: Model, predictions: Sequence[RowPrediction], doubts: list[str]) -> dict[str, float] | None:
+    """Return the share of new texts to which the setting `unlike_training` gives no label, and the share of texts like
+    the training texts, which is its value; None if the model cannot tell.
+
+    If it is clearly more, that is one of the `doubts`.
+    """
+    if model.novelty is None:
+        return None
+    abstention = model.abstention(unlike_training=SIGNIFICANT)
+    share = float(np.mean([abstention.reason(1.0, prediction.novelty) is not None for prediction in predictions]))
+    if wilson(share, len(predictions))[0] > MANY_UNLIKE:
+        doubts.append(f"{share:.0%} of them are unlike the training texts")
+    return {"expected": SIGNIFICANT, "new": share}
 
 
 def _confidences(predictions: Sequence[RowPrediction]) -> np.ndarray:
     return np.array([max(prediction.probabilities or (0.0,)) for prediction in predictions])
 
 
-def _verdict(*, changed: bool, less_sure: bool | None, n: int) -> str:
-    """Return in a sentence whether the scores of the run can be believed for these texts."""
-    few = f" With fewer than {FEW_TEXTS} texts, only large changes show." if n < FEW_TEXTS else ""
-    if not changed:
+def _verdict(test: TwoSampleTest, doubts: Sequence[str], n: int) -> str:
+    """Return in a sentence or two whether the scores of the run can be believed for `n` new texts."""
+    if test.p_value >= SIGNIFICANT:
+        few = f" With fewer than {FEW_TEXTS} texts, only large changes show." if n < FEW_TEXTS else ""
         return f"The new texts do not differ noticeably from the training rows: the run's scores can be believed.{few}"
-    if less_sure:
-        return "The new texts differ, and the model is less sure of them: do not believe the run's scores for them."
-    sure = " although the model is as sure of them as of held-out rows," if less_sure is False else ""
-    return f"The new texts differ:{sure} the run's scores may not hold. Label some of the texts to find out."
+    if doubts:
+        return f"The new texts differ: {' and '.join(doubts)}. Do not believe the run's scores for them."
+    if test.auc < CLEAR:
+        return "The new texts differ, but only a little: the run's scores should nearly hold."
+    return "The new texts differ, so the run's scores may not hold for them: label some to find out."
