@@ -29,7 +29,7 @@ from encoderlab.runs.row_files import (
     without_formulas,
 )
 from encoderlab.tasks.rows import ExampleRows
-from encoderlab.tasks.task import UNSURE
+from encoderlab.tasks.task import UNLIKE_TRAINING, UNSURE
 
 SHOWN = 3  # classes on a terminal
 MUCH_LONGER = 1.25  # times the longest training row
@@ -151,5 +151,6 @@ def show_rows(rows: Iterator[Row], columns: str | Sequence[str]) -> None:
         known = chances.items() if isinstance(chances, dict) and text.strip() else ()  # or a column
         best = sorted(known, key=lambda pair: -pair[1])[:SHOWN]
         classes = ", ".join(f"{label} {chance:.3f}" for label, chance in best)
-        unsure = row.get("reason") or UNSURE if text.strip() else "no text"
+        unsure = UNLIKE_TRAINING if row.get("reason") == UNLIKE_TRAINING else UNSURE
+        unsure = unsure if text.strip() else "no text"
         print(one_line("  ".join(filter(None, [words or unsure, classes and f"({classes})", text]))))
