@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.comparing import ratio
+from benchmarks.drift import DRIFT_SETS
 from benchmarks.gpu import compared
 from benchmarks.roof import Product, Shape, roof
 
@@ -62,6 +63,27 @@ def test_ways_to_choose_texts_are_compared(tmp_path):
     done = typed("select", "sms_spam", "--draws", 1, "--suite", tmp_path / "suite", "--output", tmp_path / "vectors")
     assert done.returncode == 0, done.stderr
     assert "| sms_spam | accuracy | 100.0 | +0.0 |" in done.stdout
+
+
+@pytest.mark.slow
+def test_texts_without_a_label_are_told_and_deals_that_raise_an_alarm_are_counted(tmp_path):
+    topics = {"business": "shares fell", "sport": "they won the cup", "politics": "the vote was lost"}
+    for split, n in (("train", 90), ("validation", 90), ("test", 30)):
+        rows = [f'"{text} on day {row}",{label}\n' for row in range(n) for label, text in topics.items()]
+        (tmp_path / "suite" / "bbc_news").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "suite" / "bbc_news" / f"{split}.csv").write_text("text,label\n" + "".join(rows))
+    done = typed("unlike", "bbc_news", "--suite", tmp_path / "suite", "--output", tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    assert "| bbc_news | 60 | 30 |" in done.stdout
+
+    for place, name in enumerate(DRIFT_SETS):
+        (tmp_path / "suite" / name).mkdir()
+        rows = [f"{'abcde'[place]} {row % 7} {row % 11},x\n" for row in range(600)]
+        (tmp_path / "suite" / name / "train.csv").write_text("text,label\n" + "".join(rows))
+    folders = ("--suite", tmp_path / "suite", "--output", tmp_path / "vectors")
+    done = typed("drift", "sms_spam", "--trials", 1, *folders)
+    assert done.returncode == 0, done.stderr
+    assert "| sms_spam | 20% of tweet_offensive | " in done.stdout and "| 100% | 100% |\n" in done.stdout
 
 
 @pytest.mark.parametrize("words", [("run", "sst2_tinny"), ("suite", "kind=box")])
