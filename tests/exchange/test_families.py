@@ -14,7 +14,7 @@ from torch.testing import assert_close
 import encoderlab
 from encoderlab.data.examples import TextExample
 from encoderlab.data.tokenizers import Tokenizer
-from encoderlab.errors import DataError
+from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import Pooling
 from encoderlab.model.heads import separate_texts
 from encoderlab.model.packing import Selection
@@ -100,14 +100,15 @@ def test_ids_of_texts_and_pairs_equal_those_of_transformers(family, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("stated", "mean"),
+    ("stated", "pooling"),
     [
-        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, False),
-        ({"pooling_mode": "cls"}, False),
-        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, True),
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, Pooling.cls),
+        ({"pooling_mode": "cls"}, Pooling.cls),
+        ({"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}, Pooling.mean),
+        ({"pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": True}, Pooling.max),
     ],
 )
-def test_sentence_vectors_are_pooled_as_they_were_trained(tmp_path, command, stated, mean):
+def test_sentence_vectors_are_pooled_as_they_were_trained(tmp_path, command, stated, pooling):
     theirs, tokenizer = folder_of("roberta", tmp_path / "start")
     (tmp_path / "start" / "1_Pooling").mkdir()
     (tmp_path / "start" / "1_Pooling" / "config.json").write_text(json.dumps(stated))
@@ -115,12 +116,40 @@ def test_sentence_vectors_are_pooled_as_they_were_trained(tmp_path, command, sta
     command("embed", "run=start", "input=texts.txt", "output=vectors.npy")
     with torch.no_grad():
         hidden = theirs(**tokenizer("A good film", return_tensors="pt")).last_hidden_state[0]
-    expected = (hidden.mean(0) if mean else hidden[0]).numpy()
+    pooled = {Pooling.cls: hidden[0], Pooling.mean: hidden.mean(0), Pooling.max: hidden.amax(0)}
+    expected = pooled[pooling].numpy()
     vectors = (np.load(tmp_path / "vectors.npy")[0], encoderlab.load(tmp_path / "start").embed("A good film")[0])
     for vector in vectors:
         np.testing.assert_allclose(vector, expected, atol=1e-2)  # Python computes in bf16 where that is faster
     start = load_pretrained(str(tmp_path / "start"))
-    assert start.shape.pooling is (Pooling.mean if mean else Pooling.cls) and "pool.dense.weight" not in start.weights
+    assert start.shape.pooling is pooling and "pool.dense.weight" not in start.weights
+
+
+def test_vectors_pooled_by_the_maximum_equal_those_of_sentence_transformers(tmp_path, command):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    folder_of("roberta", tmp_path / "there")
+    (tmp_path / "there" / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": 16, "pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": True}
+    (tmp_path / "there" / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    modules = [
+        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for n, (path, kind) in enumerate(kinds.items())
+    ]
+    (tmp_path / "there" / "modules.json").write_text(json.dumps(modules))
+    theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "there"), device="cpu")
+    texts = ["A good film", TEXTS[3], "né"]
+    (tmp_path / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
+    command("embed", "run=there", "input=texts.txt", "output=vectors.npy")
+    np.testing.assert_allclose(np.load("vectors.npy"), theirs.encode(texts), atol=1e-5)
+
+    table = rows_of(tmp_path / "rows.csv")
+    data = ("task=classification", "dataset=files", f"dataset.path={table}")
+    line = ("training=smoke", "training.device=cpu", "baselines=false", "run_dir=run", "cache_dir=cache")
+    command("finetune", *data, "init_from=there", *line)
+    assert read_model(tmp_path / "run" / "model").shape.pooling is Pooling.max
+    with pytest.raises(SettingError, match="pooling=max"):
+        command("export", "run=run", "format=huggingface", "path=back")
 
 
 @pytest.mark.parametrize("module", ["Normalize", "Dense"])
@@ -141,9 +170,9 @@ def test_sentence_vectors_have_length_1_if_they_were_trained_so(tmp_path, comman
 def test_sentence_vectors_that_are_pooled_in_another_way_are_refused(tmp_path, command):
     folder_of("roberta", tmp_path / "start")
     (tmp_path / "start" / "1_Pooling").mkdir()
-    (tmp_path / "start" / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_max_tokens": True}))
+    (tmp_path / "start" / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": "lasttoken"}))
     (tmp_path / "texts.txt").write_text("A good film", encoding="utf-8")
-    with pytest.raises(DataError, match="max_tokens. Allowed: cls or mean"):
+    with pytest.raises(DataError, match="lasttoken. Allowed: cls, mean or max"):
         command("embed", "run=start", "input=texts.txt", "output=vectors.npy")
 
 

@@ -16,7 +16,7 @@ import safetensors.torch
 
 from encoderlab.config.commands import ExportConfig, ExportFormat, OpenRunConfig
 from encoderlab.errors import SettingError
-from encoderlab.exchange.huggingface import to_huggingface
+from encoderlab.exchange.transformers_models import WRITERS
 from encoderlab.exchange.web import find_library, write_web_folder
 from encoderlab.reports.blocks import render
 from encoderlab.reports.card_metadata import LICENSE
@@ -62,7 +62,7 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
         problem = "transformers adds [CLS] and [SEP], but the model was trained with task.special_tokens=false"
         raise SettingError(problem, remedy="Train with task.special_tokens=true to export")
     extended = _extended(config, opened, model)
-    fields, weights = to_huggingface(
+    fields, weights = WRITERS[type(extended.shape)](
         extended.shape,
         task.heads,
         {name: weight.contiguous() for name, weight in extended.weights.items()},

@@ -32,7 +32,7 @@ SelectFormat = Enum("SelectFormat", ["csv", "jsonl", "parquet", "xlsx", "label_s
 # Written beside a prediction: its own, or those of all classes.
 Probabilities = Enum("Probabilities", ["predicted", "all"])
 RowsWritten = Enum("RowsWritten", ["selected", "all"])  # of the file that texts are chosen from
-VectorPooling = Enum("VectorPooling", ["cls", "mean"])  # how the vectors of a text's tokens become one
+VectorPooling = Enum("VectorPooling", ["cls", "mean", "max"])  # how the vectors of a text's tokens become one
 Tracking = Enum("Tracking", ["mlflow", "wandb"])  # programs that collect runs
 TableFormat = Enum("TableFormat", ["table", "json"])  # how results are printed: for people, or for programs
 
@@ -358,7 +358,7 @@ class EmbedConfig(InputConfig):
     output: str = setting(REQUIRED, "The .npy file to write.")
     pooling: VectorPooling | None = setting(
         None,
-        "The vector of a text: mean of its tokens' vectors, or cls; null: as sentence vectors were trained, else mean.",
+        "The vector of a text: mean or max of its tokens' vectors, or cls; null: as they were trained, else mean.",
     )
     normalize: bool | None = setting(
         None, "Scale each vector to length 1; null: as sentence vectors were trained, else not."
@@ -435,7 +435,7 @@ class AsPretrained(ModelChoice):
     )
     pooling: Pooling | None = setting(
         None,
-        "cls, mean, pooler, relu_pooler, gelu_pooler; null: as trained on labels or as sentence vectors, else mean.",
+        "cls, mean, max, pooler, relu_pooler, gelu_pooler; null: as trained on labels or for sentences, else mean.",
     )
     pairs: Pairs | None = setting(
         None, "How a pair is read: joint or separate; null: separate by an encoder of sentence vectors, else joint."

@@ -27,7 +27,15 @@ from omegaconf import DictConfig, OmegaConf, errors
 
 from encoderlab.config import config_folder
 from encoderlab.config.commands import SweepConfig
-from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, SCHEMAS, names_of, open_settings, register_schemas
+from encoderlab.config.schemas import (
+    COMMAND_CONFIGS,
+    GROUPS,
+    SAVED_SCHEMAS,
+    SCHEMAS,
+    names_of,
+    open_settings,
+    register_schemas,
+)
 from encoderlab.data.formats import is_saved_dataset
 from encoderlab.data.remote import is_url
 from encoderlab.errors import SettingError, UserError, closest
@@ -363,8 +371,8 @@ def settings_from_dict(plain: dict[str, Any], schema: type[Typed]) -> Typed:
     """
     config = open_settings(schema)
     for name, value in _literal(plain).items():
-        if isinstance(value, dict):
-            group = SCHEMAS.get((name, value.get("schema", "")))
+        if isinstance(value, dict) and name in GROUPS:
+            group = SAVED_SCHEMAS.get((name, value.get("schema", "")))
             if group is None:
                 raise SettingError(f"{name} has no schema {value.get('schema')}")
             value = OmegaConf.merge(OmegaConf.structured(group), {k: v for k, v in value.items() if k != "schema"})

@@ -28,7 +28,7 @@ from encoderlab.data import tokenizers
 from encoderlab.data.built_in import ArticlesDataset, BracketsDataset, IntentsDataset, ReverseDataset
 from encoderlab.data.files import FilesDataset
 from encoderlab.data.hub import HubDataset, WikipediaDataset
-from encoderlab.model.config import ModelConfig
+from encoderlab.model.config import ModelConfig, TransformersConfig
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.contrastive import ContrastiveConfig
 from encoderlab.tasks.multilabel import MultilabelConfig
@@ -65,6 +65,8 @@ SCHEMAS: dict[tuple[str, str], type] = {
     ("model", "as_pretrained"): AsPretrained,
     ("training", "training"): TrainingConfig,
 }
+# What a file of settings may hold, but no command line.
+SAVED_SCHEMAS: dict[tuple[str, str], type] = {**SCHEMAS, ("model", "transformers"): TransformersConfig}
 
 GROUPS = {group for group, _ in SCHEMAS}
 COMMAND_CONFIGS: dict[str, type] = {
@@ -114,7 +116,7 @@ def names_of(schema: type) -> list[str]:
 
 def settings_to_dict(settings: Any) -> dict[str, Any]:
     """Return settings as plain values, with the `schema` of each config group for `settings_from_dict`."""
-    schemas = {schema: name for (_, name), schema in SCHEMAS.items()}
+    schemas = {schema: name for (_, name), schema in SAVED_SCHEMAS.items()}
     plain: dict[str, Any] = {"schema": schemas[type(settings)]} if type(settings) in schemas else {}
     for name in names_of(type(settings)):
         value = getattr(settings, name)

@@ -334,6 +334,9 @@ def to_huggingface(
     Raises SettingError, with all reasons, if there is no equivalent.
     """
     family = format_for(config, heads)
+    if config.pooling is Pooling.max and heads.sequence_classes is not None:
+        remedy = f"Use format=onnx, or train with model.pooling={family.pooling.value}"
+        raise SettingError("No classifier in transformers has an equivalent of model.pooling=max", remedy=remedy)
     _refuse_what_they_lack(config, heads, family, pad_id)
     config, weights = _as_theirs(config, heads, weights, family)
     pooler = heads == HeadSizes() and weights.keys() >= POOL.keys() and "pool.dense" in family.names_of(heads)

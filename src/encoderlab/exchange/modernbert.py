@@ -39,7 +39,7 @@ def fields_of(config: ModelConfig) -> dict[str, Any]:
     kinds = [GLOBAL if config.window_of(layer) is None else LOCAL for layer in range(config.n_layers)]
     return {
         **dict.fromkeys(BIASES, config.bias),
-        "classifier_pooling": config.pooling.value,
+        "classifier_pooling": "cls" if config.pooling is Pooling.cls else "mean",
         "classifier_bias": True,
         "decoder_bias": True,
         "local_attention": 2 * window,

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
+from torch.onnx.errors import OnnxExporterError
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import DataError, SettingError
@@ -54,8 +55,7 @@ class WholeModel(nn.Module):
         self.outputs = ["logits"] if reads_texts or model.token_head is not None else ["last_hidden_state"]
         if is_pretrained:
             self.outputs = ["last_hidden_state", "logits", *(["sequence_logits"] if reads_texts else [])]
-        segments = model.encoder.embeddings.segment
-        self.n_segments = 2 if model.separates_pairs else 0 if segments is None else segments.num_embeddings
+        self.n_segments = 2 if model.separates_pairs else model.encoder.n_segments
         self.inputs = ["input_ids", "attention_mask", *(["token_type_ids"] if self.n_segments else [])]
 
     def forward(
@@ -75,28 +75,35 @@ class WholeModel(nn.Module):
         if model.token_head is not None:
             fields["logits"] = model.token_head(model.transform(hidden))
         if model.masked_token_head is not None:
-            fields["logits"] = model.masked_token_head(hidden, model.encoder.embeddings.token.weight)
+            fields["logits"] = model.masked_token_head(hidden, model.encoder.token_table)
         if model.sequence_head is not None and model.pool is not None:
             fields[self.outputs[-1]] = model.sequence_head(model.transform(model.pool(hidden, attendable(mask))))
         return tuple(fields[name] for name in self.outputs)
 
 
 def write_graph(whole: WholeModel, path: Path) -> None:
-    """Write the model, in evaluation mode on a CPU, as an ONNX graph whose batch and length are free."""
+    """Write the model, in evaluation mode on a CPU, as an ONNX graph whose batch and length are free.
+
+    Raises DataError for an encoder of transformers whose code PyTorch cannot trace, as of those that pad texts inside.
+    """
     assert not whole.training
     example = tuple(torch.ones(EXAMPLE, dtype=torch.int64) for _ in whole.inputs)
     # PyTorch's exporter warns about libraries that are not needed here and about its own deprecated code.
     with _quiet(logging.getLogger("torch.onnx")), torch.no_grad():
-        program = torch.onnx.export(
-            whole,
-            example,
-            dynamo=True,
-            dynamic_shapes=dict.fromkeys(whole.inputs, {0: "batch", 1: "length"}),
-            input_names=whole.inputs,
-            output_names=whole.outputs,
-            opset_version=OPSET,
-            verbose=False,
-        )
+        try:
+            program = torch.onnx.export(
+                whole,
+                example,
+                dynamo=True,
+                dynamic_shapes=dict.fromkeys(whole.inputs, {0: "batch", 1: "length"}),
+                input_names=whole.inputs,
+                output_names=whole.outputs,
+                opset_version=OPSET,
+                verbose=False,
+            )
+        except OnnxExporterError:
+            problem = "PyTorch cannot write this encoder as an ONNX graph, because of how transformers computes it"
+            raise DataError(problem, remedy="Use encoderlab serve, or finetune an encoder of another type") from None
         weights = sum(weight.numel() * weight.element_size() for weight in whole.state_dict().values())
         assert program is not None
         program.save(path, external_data=weights > LARGEST_GRAPH)

@@ -14,7 +14,14 @@ MODULES = "modules.json"
 NORMALIZE = ".Normalize"  # how the name of the class ends, whose module has moved between versions
 # Since version 6 there is one key with a name, before there was one key for each kind.
 KEY, PREFIX = "pooling_mode", "pooling_mode_"
-KNOWN = {"cls": Pooling.cls, "cls_token": Pooling.cls, "mean": Pooling.mean, "mean_tokens": Pooling.mean}
+KNOWN = {
+    "cls": Pooling.cls,
+    "cls_token": Pooling.cls,
+    "mean": Pooling.mean,
+    "mean_tokens": Pooling.mean,
+    "max": Pooling.max,
+    "max_tokens": Pooling.max,
+}
 
 
 def sentence_pooling(folder: Path) -> Pooling | None:
@@ -28,7 +35,7 @@ def sentence_pooling(folder: Path) -> Pooling | None:
     if not names:
         return None
     if len(names) > 1 or names[0] not in KNOWN:
-        raise DataError(f"{folder / FOLDER} pools tokens by {', '.join(names)[:80]}", allowed="cls or mean")
+        raise DataError(f"{folder / FOLDER} pools tokens by {', '.join(names)[:80]}", allowed="cls, mean or max")
     return KNOWN[names[0]]
 
 

@@ -1,9 +1,9 @@
 """The model's settings: size, shape, and the choices of the paper and later work."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Enum
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from encoderlab.errors import SettingError
 from encoderlab.settings import check_settings, setting
@@ -60,6 +60,7 @@ class Pooling(Enum):
 
     cls = "cls"
     mean = "mean"
+    max = "max"
     pooler = "pooler"
     relu_pooler = "relu_pooler"
     gelu_pooler = "gelu_pooler"
@@ -176,7 +177,7 @@ class ModelConfig(ModelChoice):
     bias: bool = setting(True, "Use biases in the linear maps and norms of the layers.")
     pooling: Pooling = setting(
         Pooling.cls,
-        "Pooling of a sequence: cls (its first token), mean, or pooler, relu_pooler or gelu_pooler (BERT's, "
+        "Pooling of a sequence: cls (its first token), mean, max, or pooler, relu_pooler or gelu_pooler (BERT's, "
         "DistilBERT's and ELECTRA's).",
     )
     head: Head = setting(
@@ -228,6 +229,11 @@ class ModelConfig(ModelChoice):
     def resolve(self, pretrained: "ModelConfig | None") -> "ModelConfig":
         """Return these settings, which must agree in all that pretrained weights depend on."""
         if pretrained is not None:
+            if type(pretrained) is not type(self):
+                raise SettingError(
+                    f"model.name={self.name} cannot be the pretrained encoder, which is a {pretrained.name}",
+                    remedy="Set model=as_pretrained to use the pretrained encoder's settings",
+                )
             for name in AGREEING:
                 mine, theirs = (_comparable(config, name) for config in (self, pretrained))
                 if mine != theirs:
@@ -237,6 +243,15 @@ class ModelConfig(ModelChoice):
                     )
             check_reach(self.max_length, pretrained)
         return self
+
+    @property
+    def keeps_pooling(self) -> bool:
+        """Return whether classifiers that start from such an encoder pool as its family does, trained so or not."""
+        return self.family is not None
+
+    def for_pretraining(self) -> "ModelConfig":
+        """Return the settings with which such an encoder is pretrained further: it reads a pair as one sequence."""
+        return replace(self, pairs=Pairs.joint)
 
     @property
     def _table_width(self) -> int:
@@ -274,6 +289,48 @@ class ModelConfig(ModelChoice):
     def feed_forward_width(self) -> int:
         """Return `d_ff`, derived if it is not set."""
         return 4 * self.d_model if self.d_ff is None else self.d_ff
+
+
+@dataclass
+class TransformersConfig(ModelConfig):
+    """An encoder of transformers as it is; see `transformers_encoder.py`. The settings above say what they can of it.
+
+    Only a folder brings it (`init_from`): no command line describes one, and none draws its weights.
+    """
+
+    transformers: dict[str, Any] = setting({}, "The content of its config.json.", internal=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self.transformers)
+
+    @property
+    def keeps_pooling(self) -> bool:
+        return True
+
+    def for_pretraining(self) -> ModelConfig:
+        """Raise SettingError: there is no head of ours for its masked tokens."""
+        raise SettingError(
+            f"An encoder of type {self.name} can be finetuned, but not pretrained further",
+            remedy="Pretrain it with transformers, or choose an encoder of another type, such as roberta or modernbert",
+        )
+
+
+LARGEST_SIZES = {  # in a config.json: one that is damaged, or hostile, would fill the memory
+    "num_hidden_layers": 1000,
+    "hidden_size": 2**16,
+    "intermediate_size": 2**20,
+    "max_position_embeddings": 2**20,
+    "vocab_size": 2**24,
+}
+
+
+def check_sizes(fields: dict[str, Any]) -> None:
+    """Raise SettingError for sizes of an encoder of transformers that no such encoder has."""
+    for name, largest in LARGEST_SIZES.items():
+        value = fields.get(name)
+        if isinstance(value, int) and not 0 <= value <= largest:
+            raise SettingError(f"config.json states {name}={value}", allowed=f"0 to {largest:,}")
 
 
 MAY_DIFFER = (

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from typing import cast
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from encoderlab.model.attention import MultiHeadAttention
+from encoderlab.model.attention import MultiHeadAttention, attention_kernel
 from encoderlab.model.config import ModelConfig, NormPosition
 from encoderlab.model.layers import Dropout, FeedForward, RelativePositions, build_norm, build_positions
-from encoderlab.model.packing import Ids, Layout, Mask, SelectedTokens, Selection, Tokens
+from encoderlab.model.packing import Ids, Layout, Mask, SelectedTokens, Selection, Tokens, worth_packing
 
 SelectedVectors = Float[Tensor, "*targets d_model"]  # of the selected tokens
 AttentionMap = Float[Tensor, "batch heads length length"]  # [sequence, head, attending token, attended token]
@@ -96,6 +97,8 @@ LAYERS = {NormPosition.post: PostNormLayer, NormPosition.pre: PreNormLayer}
 class Encoder(nn.Module):
     """Ids in, one vector per token out. Pre-norm layers do not normalise their sum: one more norm follows the last."""
 
+    is_drawn = True  # its weights may be drawn, and not only be loaded
+
     def __init__(self, config: ModelConfig, vocabulary_size: int, pad_id: int) -> None:
         super().__init__()
         self.max_length = config.reach
@@ -149,6 +152,34 @@ class Encoder(nn.Module):
             maps.append(layer.attention_map(x, layout))
             x = layer(x, layout)
         return maps
+
+    def classify_by_first_token(self) -> None:
+        """Leave attention as it is: a classifier that reads the first token changes nothing."""
+
+    @property
+    def token_table(self) -> nn.Parameter:
+        """Return the embedding of each token of the vocabulary."""
+        return cast("nn.Parameter", self.embeddings.token.weight)
+
+    @property
+    def n_segments(self) -> int:
+        """Return how many token types it distinguishes; 0: none."""
+        return 0 if self.embeddings.segment is None else self.embeddings.segment.num_embeddings
+
+    def parameters_by_depth(self) -> list[list[nn.Parameter]]:
+        """Return the parameters of the embeddings, and of each layer from the lowest."""
+        return [list(part.parameters()) for part in (self.embeddings, *self.layers)]
+
+    def packs(self, input_ids: Ids, n_tokens: int) -> bool:
+        """Return whether `encode` is faster without the padding of a batch with `n_tokens` real tokens."""
+        device = input_ids.device
+        dtype = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else torch.float32
+        kernel = self.layers[0].attention.has_packed_kernel(device, dtype)
+        return worth_packing(n_tokens, input_ids, kernel=kernel)
+
+    def attention_kernel(self, device: torch.device, dtype: torch.dtype, dropout: float) -> str:
+        """Return in words what computes attention."""
+        return attention_kernel(device, dtype, dropout, self.layers[0].attention.d_head)
 
     def _layout(self, input_ids: Ids, attention_mask: Mask | None, n_tokens: int | None = None) -> Layout:
         """Return a packed layout if there is padding and the number of real tokens is known, otherwise a padded one."""

@@ -6,29 +6,36 @@ A sequence has one vector, pooled from its tokens, its windows, or two texts rea
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from encoderlab.batch import Batch, Prediction
-from encoderlab.model.config import Head, HeadSizes, ModelConfig, Pairs, Pooling, Positions, WindowPooling
+from encoderlab.model.config import (
+    Head,
+    HeadSizes,
+    ModelConfig,
+    Pairs,
+    Pooling,
+    Positions,
+    TransformersConfig,
+    WindowPooling,
+)
 from encoderlab.model.encoder import Encoder
-from encoderlab.model.layers import Dropout, build_norm
-from encoderlab.model.packing import FIRST_TOKENS, Ids, Mask, Selection, attendable, worth_packing
+from encoderlab.model.layers import Dropout, NothingDrawn, build_norm
+from encoderlab.model.packing import FIRST_TOKENS, Ids, Mask, Selection, attendable
+from encoderlab.model.transformers_encoder import TransformersEncoder
 
 Hidden = Float[Tensor, "batch length d_model"]
 TokenMask = Bool[Tensor, "batch positions"]  # more positions than vectors if only the first tokens were computed
 Pooled = Float[Tensor, "batch d_model"]
 
-FIRST_TOKEN = tuple(
-    pooling for pooling in Pooling if pooling is not Pooling.mean
-)  # those that read only the first token
+OF_ALL_TOKENS = (Pooling.mean, Pooling.max)
+FIRST_TOKEN = tuple(pooling for pooling in Pooling if pooling not in OF_ALL_TOKENS)  # those that read only the first
 
 
 class ClsPool(nn.Module):
@@ -46,6 +53,15 @@ class MeanPool(nn.Module):
             return hidden.mean(dim=1)
         real = mask[:, :, None].to(hidden.dtype)
         return (hidden * real).sum(dim=1) / real.sum(dim=1)
+
+
+class MaxPool(nn.Module):
+    """The largest value of each feature over all real tokens."""
+
+    def forward(self, hidden: Hidden, mask: TokenMask | None) -> Pooled:
+        if mask is not None:
+            hidden = hidden.masked_fill(~mask[:, :, None], -torch.inf)
+        return hidden.amax(dim=1)
 
 
 class Pooler(nn.Module):
@@ -68,6 +84,8 @@ def build_pooling(config: ModelConfig) -> nn.Module:
         return Pooler(config.d_model, nn.ReLU())
     if config.pooling is Pooling.gelu_pooler:
         return Pooler(config.d_model, nn.GELU())
+    if config.pooling is Pooling.max:
+        return MaxPool()
     return MeanPool() if config.pooling is Pooling.mean else ClsPool()
 
 
@@ -201,7 +219,7 @@ class EncoderWithHeads(nn.Module):
 
     def __init__(self, config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes) -> None:
         super().__init__()
-        self.encoder = Encoder(config, vocabulary_size, pad_id)
+        self.encoder = build_encoder(config, vocabulary_size, pad_id)
         pools = heads.sequence_classes is not None or heads.own_vectors
         self.pool = build_pooling(config) if pools else None
         self.dropout = Dropout(config.dropout)
@@ -220,9 +238,11 @@ class EncoderWithHeads(nn.Module):
         self.teacher_head = None if heads.teacher_width is None else nn.Linear(config.d_model, heads.teacher_width)
         self.own_vectors = heads.own_vectors
         self.first_token_suffices = config.pooling in FIRST_TOKEN or not pools
+        if self.first_token_suffices and self.sequence_head is not None:
+            self.encoder.classify_by_first_token()
         self.predicts_tokens = heads.predicts_tokens
         self.window_pooling: WindowPooling | None = heads.window_pooling
-        initialize(self, config)
+        initialize(self, config, () if self.encoder.is_drawn else self.encoder.modules())
         if self.separates_pairs and self.sequence_head is not None:
             # Its features are large: random weights would send random gradients into a pretrained encoder (Kumar et al.
             # 2022). After 280 steps SICK's Pearson correlation on validation was 0.843 from zero, and 0.532 from random
@@ -258,7 +278,7 @@ class EncoderWithHeads(nn.Module):
         if self.token_head is not None:
             token_logits = self.token_head(self.dropout(self.transform(tokens)))
         if self.masked_token_head is not None:
-            token_logits = self.masked_token_head(tokens, self.encoder.embeddings.token.weight)
+            token_logits = self.masked_token_head(tokens, self.encoder.token_table)
         return Prediction(sequence_logits, token_logits, sequence_vectors)
 
     def pair_logits(
@@ -309,21 +329,18 @@ class EncoderWithHeads(nn.Module):
     def _packs(self, input_ids: Ids, n_tokens: int) -> bool:
         if self.packs is not None:
             return self.packs
-        device = input_ids.device
-        attention = self.encoder.layers[0].attention
-        dtype = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else torch.float32
-        return worth_packing(n_tokens, input_ids, kernel=attention.has_packed_kernel(device, dtype))
+        return self.encoder.packs(input_ids, n_tokens)
 
     def parameters_by_depth(self) -> list[list[nn.Parameter]]:
         """Return the parameters of the embeddings, each layer from the lowest, and last of final norm and heads."""
-        depths = [list(part.parameters()) for part in (self.encoder.embeddings, *self.encoder.layers)]
+        depths = self.encoder.parameters_by_depth()
         lower = {id(parameter) for depth in depths for parameter in depth}
         return [*depths, [parameter for parameter in self.parameters() if id(parameter) not in lower]]
 
     @property
     def has_weights(self) -> bool:
         """Return whether there are weights, and not only their shapes; see `without_weights`."""
-        return not self.encoder.embeddings.token.weight.is_meta
+        return not self.encoder.token_table.is_meta
 
     @property
     def n_parameters(self) -> int:
@@ -347,7 +364,7 @@ def _at_targets(hidden: Float[Tensor, "batch length width"], batch: Batch) -> Fl
 
 def without_weights(config: ModelConfig, vocabulary_size: int, pad_id: int, heads: HeadSizes) -> EncoderWithHeads:
     """Return a model whose weights have shapes but no memory; `load_state_dict(..., assign=True)` provides it."""
-    with torch.device("meta"), ShapesOnly():
+    with torch.device("meta"), NothingDrawn():
         return EncoderWithHeads(config, vocabulary_size, pad_id, heads)
 
 
@@ -359,16 +376,32 @@ def weight_shapes(config: ModelConfig, vocabulary_size: int, pad_id: int, heads:
     return {name: weight.shape for name, weight in model.state_dict().items()}
 
 
+AnyEncoder = Encoder | TransformersEncoder
+ENCODERS: dict[type[ModelConfig], Callable[..., AnyEncoder]] = {
+    ModelConfig: Encoder,
+    TransformersConfig: TransformersEncoder,
+}
+
+
+def build_encoder(config: ModelConfig, vocabulary_size: int, pad_id: int) -> AnyEncoder:
+    """Return the encoder that the settings describe: ours, or one of transformers."""
+    return ENCODERS[type(config)](config, vocabulary_size, pad_id)
+
+
 @torch.no_grad()
-def initialize(model: nn.Module, config: ModelConfig) -> None:
-    """Draw the weights of all linear maps and embeddings of `model` from PyTorch's global generator.
+def initialize(model: nn.Module, config: ModelConfig, loaded: Iterable[nn.Module] = ()) -> None:
+    """Draw the weights of all linear maps and embeddings of `model` from PyTorch's global generator, but not those of
+    the modules that are always `loaded`.
 
     With `initializer_range`: normal with that standard deviation, as BERT does. Without it: linear maps by the rule of
     Glorot and Bengio (2010, equation 16), so that outputs are about as large as inputs; embeddings with standard
     deviation 1 / sqrt(d_model). (PyTorch's own 1 is too much to unlearn: it cost 3 and 5 points on SST-2 for two models
     of width 64, one seed each.) Biases and padding's embedding start at zero.
     """
+    kept = set(loaded)
     for module in model.modules():
+        if module in kept:
+            continue
         if isinstance(module, nn.Linear):
             if config.initializer_range is None:
                 nn.init.xavier_uniform_(module.weight)
@@ -380,16 +413,3 @@ def initialize(model: nn.Module, config: ModelConfig) -> None:
             module.weight.normal_(std=config.initializer_range or config.d_model**-0.5)
             if module.padding_idx is not None:
                 module.weight[module.padding_idx] = 0
-
-
-class ShapesOnly(TorchFunctionMode):
-    """Skips drawing normal weights for a model on the meta device, where only shapes matter.
-
-    PyTorch would draw them there with its compiler's front end, which takes as long to load as PyTorch itself.
-    """
-
-    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
-        named = kwargs or {}
-        if func in (nn.init.normal_, Tensor.normal_):
-            return args[0] if args else named["tensor"]
-        return func(*args, **named)

@@ -4,11 +4,13 @@ encoder, to which a sequence is otherwise a set, the order of its tokens.
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from encoderlab.model.config import Activation, ModelConfig, Norm, Positions
 
@@ -202,3 +204,17 @@ class RelativePositions(nn.Module):
         growth = torch.log(size.clamp(min=exact).float() / exact) / math.log(FARTHEST / exact)
         ranges = (exact + (growth * (half - exact)).long()).clamp(max=half - 1)
         return torch.where(size < exact, size, ranges) + half * (distances < 0)
+
+
+class NothingDrawn(TorchFunctionMode):
+    """Skips drawing the weights of a model that are loaded, or of which only the shapes matter.
+
+    On the meta device, PyTorch would draw normal ones with its compiler's front end, which takes as long to load as
+    PyTorch itself.
+    """
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+        named = kwargs or {}
+        if func in (nn.init.normal_, nn.init.uniform_, Tensor.normal_, Tensor.uniform_):
+            return args[0] if args else named["tensor"]
+        return func(*args, **named)

@@ -31,9 +31,9 @@ from encoderlab.data.remote import local_file
 from encoderlab.data.tokens import tokenize_examples
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Positions
-from encoderlab.model.heads import ClsPool, MeanPool
+from encoderlab.model.heads import MeanPool
 from encoderlab.model.packing import attendable
-from encoderlab.runs.model import Model
+from encoderlab.runs.model import POOLINGS, Model
 from encoderlab.runs.model_folder import open_model
 from encoderlab.runs.pretrained import TOKEN_TABLE, encoder_folder, load_pretrained, vocabulary_difference, weights_hash
 from encoderlab.settings import required_setting
@@ -235,14 +235,13 @@ def teach_vectors(task: TeacherVectors, teacher: Model, compute: Compute) -> Non
 def keep_vectors(model: Model, start: Model, train: Rows) -> None:
     """Compute the vectors that a contrastive run keeps by the encoder it starts from, and which labels they relate.
 
-    The vector of a text is pooled as by `embed`: the first token's if that was trained to be it, otherwise the mean.
+    The vector of a text is pooled as by `embed`.
     Raises DataError for a set of rows with only one label.
     """
     task = cast("Contrastive", model.task)
     rows = cast("ContrastiveRows", train)
     rows.refuse_lone_labels()
-    pool = ClsPool() if start.first_token_is_trained else MeanPool()
-    task.teacher = vectors_by(start, pool, model.compute)
+    task.teacher = vectors_by(start, POOLINGS[start.vector_pooling], model.compute)
 
     def sequence_vectors(batch: Batch) -> Tensor:
         assert task.teacher is not None
@@ -283,7 +282,7 @@ def start_student(student: Model, teacher: Model, start: StudentStart) -> None:
         raise SettingError(problem, remedy="Use tokenizer=as_pretrained, or start=fresh")
     if not network.has_weights:  # to be sharded: the main process gives them to the others
         return
-    parts = _tables(config, teacher, len(network.encoder.embeddings.token.weight))
+    parts = _tables(config, teacher, len(network.encoder.token_table))
     if start is StudentStart.layers:
         parts |= _layers(config, teacher)
     own = network.state_dict()
@@ -305,7 +304,7 @@ def projection(table: Tensor, width: int) -> Tensor:
 
 def _tables(config: ModelConfig, teacher: Model, pieces: int) -> dict[str, Tensor]:
     """Return the tables of the teacher's embeddings at the student's width, cut to the rows the student has."""
-    token = teacher.weights[TOKEN_TABLE].float()
+    token = teacher.network.encoder.token_table.detach().float()
     same_width = token.shape[1] == config.d_model
     reduced = torch.eye(config.d_model) if same_width else projection(token, config.d_model)
     rows = {TOKEN_TABLE: pieces, SEGMENT_TABLE: config.segments}
@@ -330,6 +329,9 @@ def _layers(config: ModelConfig, teacher: Model) -> dict[str, Tensor]:
 
 def _check_fits(config: ModelConfig, teacher: ModelConfig, start: StudentStart) -> None:
     """Raise SettingError for a student wider than its teacher or, to take layers, of another shape or deeper."""
+    if start is StudentStart.layers and type(teacher) is not type(config):
+        problem = f"start=layers: the teacher's layers are those of a {teacher.name}, which the student has not"
+        raise SettingError(problem, remedy="Set start=embeddings, or start=fresh to copy nothing")
     for name in ("d_model", *(("n_layers", *SAME_SHAPE) if start is StudentStart.layers else ())):
         mine, theirs = (getattr(getattr(one, name), "value", getattr(one, name)) for one in (config, teacher))
         may_be_less = name == "n_layers" or start is StudentStart.embeddings

@@ -20,8 +20,7 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Split, TextExample
 from encoderlab.data.tokenizers import SymbolsConfig, TokenizerConfig
-from encoderlab.model.config import Pooling
-from encoderlab.model.heads import WIDTH, compared
+from encoderlab.model.heads import OF_ALL_TOKENS, WIDTH, compared
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import read_model
 from encoderlab.runs.settle import has_few_rows
@@ -84,7 +83,7 @@ def wants_linear_head(model: Model, data: Data) -> bool:
     n_rows = len(data.split("train"))
     if model.network.separates_pairs:
         return n_rows <= MOST_FROZEN_ROWS
-    reads_sentence_vectors = model.shape.pooling is Pooling.mean or model.first_token_is_trained
+    reads_sentence_vectors = model.shape.pooling in OF_ALL_TOKENS or model.first_token_is_trained
     if len(model.labels) < MANY_LABELS or not reads_sentence_vectors:
         return False
     held_out = data.by_name["validation"] if "validation" in data.origin.get("taken_from_train", {}) else ()

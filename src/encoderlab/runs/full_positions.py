@@ -28,10 +28,14 @@ def with_full_positions(model: Model, folder: Path) -> Model:
     """Return the model of `folder` with positions for texts of at least USUAL tokens.
 
     Its task still truncates texts where it did. Learned positions are those of the encoder that the run started from;
-    further ones repeat the last, so that a text that is not truncated is read at all. Rotary positions have no end.
+    further ones repeat the last, so that a text that is not truncated is read at all. Rotary positions have no end. An
+    encoder of transformers has kept all that it had.
     """
     if model.shape.positions is Positions.rotary:
         return model
+    if not model.network.encoder.is_drawn:
+        whole = replace(model.shape, max_length=model.network.encoder.max_length)
+        return replace(model, config=replace(model.config, model=whole))
     weights = dict(model.network.state_dict())
     length = max(model.shape.reach, USUAL)
     if model.shape.positions is Positions.learned:

@@ -25,9 +25,8 @@ from encoderlab.data.tokens import tokenize_examples
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.metrics.novelty import Novelty
 from encoderlab.metrics.scores import SplitScores
-from encoderlab.model.attention import attention_kernel
 from encoderlab.model.config import HeadSizes, ModelConfig, Pairs, Pooling
-from encoderlab.model.heads import ClsPool, EncoderWithHeads, MeanPool, pool_windows, without_weights
+from encoderlab.model.heads import ClsPool, EncoderWithHeads, MaxPool, MeanPool, pool_windows, without_weights
 from encoderlab.model.packing import FIRST_TOKENS
 from encoderlab.system.device import Compute, set_up_compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
@@ -39,7 +38,7 @@ from encoderlab.training.evaluation import evaluate, predict_batches
 from encoderlab.training.loss import LabelWeights
 
 UNASSIGNED = Compute(torch.device("cpu"), torch.float32, 1, "not used yet")  # until a command chooses a device
-POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool()}
+POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool(), VectorPooling.max: MaxPool()}
 Output = TypeVar("Output")
 
 
@@ -140,7 +139,7 @@ class Model:
         if not isinstance(self.network, EncoderWithHeads):
             return [f"{compute}, by onnxruntime"]
         dropout = 0.0 if self.provenance else self.shape.attention_dropout
-        kernel = attention_kernel(compute.device, compute.precision, dropout, self.shape.head_width)
+        kernel = self.network.encoder.attention_kernel(compute.device, compute.precision, dropout)
         sharing = distribution_in_words(self.config.training, self.processes)
         lines = [str(compute) if sharing is None else f"{compute}, {sharing}", f"attention: {kernel}"]
         if self.compiled is not None:
@@ -218,9 +217,9 @@ class Model:
     def embed(
         self, texts: str | Sequence[str | tuple[str, str]], pooling: str | None = None, *, normalize: bool | None = None
     ) -> np.ndarray:
-        """Return a vector for each text, [texts, d_model]: the `mean` of its tokens or its `cls`, of length 1 if
-        `normalize`. Without a `pooling` it is `cls` if the first token was trained to stand for the whole text, else
-        `mean`; without `normalize` it has length 1 if the encoder's sentence vectors were trained so.
+        """Return a vector for each text, [texts, d_model]: the `mean` or `max` of its tokens or its `cls`, of length
+        1 if `normalize`. Without a `pooling` it is as its sentence vectors were trained, or the `mean`, and without
+        `normalize` it has length 1 if they were trained so.
 
         Raises SettingError and DataError as `predict` does.
         """
@@ -277,11 +276,10 @@ class Model:
     ) -> np.ndarray:
         """Return the vector of each row, [rows, d_model]; for a row in several windows, the mean of theirs.
 
-        Without a `pooling`, it is that of the first token if that was trained to stand for the whole text, else the
-        mean.
+        Without a `pooling`, it is pooled as `vector_pooling` says.
         """
         if pooling is None:
-            pooling = VectorPooling.cls if self.first_token_is_trained else VectorPooling.mean
+            pooling = self.vector_pooling
         encode = partial(self._vectors_of_batch, pooling=pooling, normalize=normalize)
         vectors = np.empty((len(rows), self.shape.d_model), np.float32)
         for batch, of_rows in predict_batches(self.scoring_batches(rows), encode, self.compute):
@@ -323,6 +321,13 @@ class Model:
         heads = self.task.heads
         by_labels = heads.sequence_classes is not None and not heads.vocabulary
         return by_labels or self.shape.pairs is Pairs.separate
+
+    @property
+    def vector_pooling(self) -> VectorPooling:
+        """Return how the vectors of a text's tokens become one: as they were trained to, or by their mean."""
+        if self.first_token_is_trained:
+            return VectorPooling.cls
+        return VectorPooling.max if self.shape.pooling is Pooling.max else VectorPooling.mean
 
     @property
     def own_dataset(self) -> DatasetConfig:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from encoderlab.config.commands import OpenRunConfig, RunConfig
 from encoderlab.config.composing import settings_from_dict
-from encoderlab.config.schemas import settings_to_dict
+from encoderlab.config.schemas import SAVED_SCHEMAS, settings_to_dict
 from encoderlab.data.tokenizers import PretrainedConfig, Tokenizer
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.exchange.sentences import normalizes, sentence_pooling
@@ -241,8 +241,9 @@ def _settings_of(folder: Path, content: dict[str, Any]) -> RunConfig:
     """Return the settings in our config.json. If they are damaged, raises whatever parsing raises."""
     encoder = content.get(ENCODER)
     if encoder:
-        shape = {name: value for name, value in encoder["model"].items() if name != "schema"}
-        return _without_run(folder, EncodingConfig(name=encoder["name"]), settings_from_dict(shape, ModelConfig))
+        shape = dict(encoder["model"])
+        kind = SAVED_SCHEMAS["model", shape.pop("schema")]
+        return _without_run(folder, EncodingConfig(name=encoder["name"]), settings_from_dict(shape, kind))
     settings = content["encoderlab"]
     of_run = folder.parent / "config.yaml"
     if folder.name == MODEL and of_run.is_file():  # it knows the folder of the rows
@@ -258,16 +259,20 @@ def _without_run(folder: Path, task: TaskConfig, shape: ModelConfig) -> RunConfi
 
 def _of_huggingface(folder: Path) -> Model:
     """Return the model of a Hugging Face folder, for a task of ours that is named after the folder."""
-    from encoderlab.exchange.huggingface import read_huggingface
+    from encoderlab.exchange.transformers_models import read_folder
 
-    model = read_huggingface(folder)
+    model = read_folder(folder)
     path = folder / "tokenizer.json"
     if path.is_file():
         tokenizer = Tokenizer.load(path)
     elif (folder / "vocab.txt").is_file():  # without, transformers would build a tokenizer without a single token
         tokenizer = PretrainedConfig(name=str(folder)).build(list, folder)
     else:
-        raise DataError(f"{folder} has no tokenizer", allowed="a folder with tokenizer.json or vocab.txt")
+        raise DataError(
+            f"{folder} has no tokenizer",
+            allowed="a folder with tokenizer.json or vocab.txt",
+            remedy="Write one there with transformers: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)",
+        )
     n_tokens = tokenizer.vocabulary_size
     if n_tokens > model.vocabulary_size:
         problem = f"{folder} has embeddings of {model.vocabulary_size:,} tokens, but its tokenizer has {n_tokens:,}"

@@ -266,7 +266,7 @@ def build_model(
 
     freeze(network, config.training)
     if task.freezes_tokens:
-        network.encoder.embeddings.token.weight.requires_grad_(False)
+        network.encoder.token_table.requires_grad_(False)
     if not is_sharded(config.training, processes):
         network.to(compute.device)
     return Model(config, task, network, compute, processes=processes, label_weights=label_weights)

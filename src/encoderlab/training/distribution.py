@@ -21,8 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from encoderlab.model.encoder import Encoder
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.model.heads import AnyEncoder, EncoderWithHeads
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import Processes
 from encoderlab.training.checkpoint import weights_of
@@ -42,7 +41,9 @@ class WholeModel:
         self.processes = processes
         self.for_forward: nn.Module = model
         if processes.size > 1:
-            self.for_forward = _replicated(model, fixed_order=exact and processes.size > 2)
+            # an encoder of transformers may have weights that nothing uses, as of global attention
+            may_be_unused = not model.encoder.is_drawn
+            self.for_forward = _replicated(model, fixed_order=(exact and processes.size > 2) or may_be_unused)
 
     def weights(self) -> dict[str, Tensor]:
         """Return all weights, on the CPU, to the main process."""
@@ -257,7 +258,7 @@ def seconds_uncompiled(steps: int, tokens: int, n_layers: int, layer_parameters:
     return max(steps * n_layers * LAYER_SECONDS, 6 * layer_parameters * tokens / FLOPS_PER_SECOND)
 
 
-def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds: float = math.inf) -> str:
+def compile_encoder(encoder: AnyEncoder, choice: Compile, compute: Compute, seconds: float = math.inf) -> str:
     """Compile `encoder.encode` (weights keep their names) if requested or faster; return in words what was done.
 
     `auto` compiles only on CUDA, and only runs that would take enough `seconds` without it to gain: on a CPU, where
@@ -296,7 +297,7 @@ def compile_encoder(encoder: Encoder, choice: Compile, compute: Compute, seconds
     return COMPILED
 
 
-def _what_is_wrong_with_the_compiler(encoder: Encoder, compute: Compute) -> str | None:
+def _what_is_wrong_with_the_compiler(encoder: AnyEncoder, compute: Compute) -> str | None:
     """Run the encoder forward and backward once: nothing else reveals a broken compiler or toolchain."""
     ids = torch.zeros(3, 2, dtype=torch.int64, device=compute.device)
     gpus = [compute.device] if compute.device.type == "cuda" else []
