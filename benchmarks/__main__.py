@@ -1,4 +1,4 @@
-"""The command line of the benchmarks: run, gpu, suite, few, select, unlike, drift."""
+"""The command line of the benchmarks: run, gpu, suite, few, select, unlabelled, unlike, drift."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from benchmarks.jobs import JOBS
 from benchmarks.processes import ROOT, checked, cores
 from benchmarks.selecting import ROUNDS, SELECT_SETS, selecting, selecting_and_finetuning
 from benchmarks.suite import KINDS, SETS, suite
+from benchmarks.unlabelled import FEWEST_ROWS, UNLABELLED_SETS, unlabelled_texts
 from benchmarks.unlike import UNLIKE_SETS, unlike
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError
 
@@ -95,6 +96,12 @@ def run_select(options: argparse.Namespace) -> None:
         selecting_and_finetuning(*common, options.finetune)
 
 
+def run_unlabelled(options: argparse.Namespace) -> None:
+    """Measure what unlabelled texts and the names of labels add to few labels. Raises SettingError."""
+    sets = checked("set", options.names, UNLABELLED_SETS)
+    unlabelled_texts(options.suite, options.output, sets, options.rows, options.draws, options.split)
+
+
 def run_unlike(options: argparse.Namespace) -> None:
     """Compare scores by which texts without a label are told. Raises SettingError, TrainingError."""
     unlike(options.suite, options.output, checked("set", options.names, UNLIKE_SETS), options.split)
@@ -114,6 +121,7 @@ def _parser() -> argparse.ArgumentParser:
         ("suite", "compare ways to get a model on the development suite", run_suite, None),
         ("few", "finetune on 8, 32, 128 and all rows per label of the suite's sets", run_few, FEW_SETS),
         ("select", "choose texts to label on the suite's sets, at random and otherwise", run_select, SELECT_SETS),
+        ("unlabelled", "add unlabelled texts and the names of labels to few labels", run_unlabelled, UNLABELLED_SETS),
         ("unlike", "tell texts with none of a model's labels, by several scores", run_unlike, UNLIKE_SETS),
         ("drift", "find that texts have changed, and that they have not", run_drift, DRIFT_SETS),
     ):
@@ -131,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "gpu":
             one.add_argument("--minutes", type=float, default=8.0, help="time for everything (default: 8)")
             one.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cuda, or with --small cpu")
-        if name in ("few", "select", "unlike", "drift"):
+        if name in ("few", "select", "unlabelled", "unlike", "drift"):
             suite_folder = Path(os.environ.get("ENCODERLAB_SUITE", ROOT.parent / "shared" / "suite"))
             one.add_argument("--suite", type=Path, default=suite_folder, help="folder of the data (../shared/suite)")
         if name == "few":
@@ -168,7 +176,20 @@ def _add_options_of_drift(one: argparse.ArgumentParser) -> None:
     one.add_argument("--trials", type=int, default=100, help="how often (default: 100)")
 
 
-OPTIONS = {"select": _add_options_of_select, "unlike": _add_options_of_unlike, "drift": _add_options_of_drift}
+def _add_options_of_unlabelled(one: argparse.ArgumentParser) -> None:
+    some = " ".join(map(str, FEWEST_ROWS))
+    one.add_argument("--rows", nargs="+", type=int, default=FEWEST_ROWS, help=f"rows per label (default: {some})")
+    one.add_argument("--output", type=Path, default=Path("outputs/select"), help="folder of the vectors")
+    one.add_argument("--draws", type=int, default=5, help="how often (default: 5)")
+    one.add_argument("--split", choices=("validation", "test"), default="test", help="scored (default: test)")
+
+
+OPTIONS = {
+    "select": _add_options_of_select,
+    "unlabelled": _add_options_of_unlabelled,
+    "unlike": _add_options_of_unlike,
+    "drift": _add_options_of_drift,
+}
 
 
 if __name__ == "__main__":

@@ -66,6 +66,20 @@ def test_ways_to_choose_texts_are_compared(tmp_path):
 
 
 @pytest.mark.slow
+def test_what_names_and_unlabelled_texts_add_is_measured(tmp_path):
+    topics = {"business": "shares fell", "sport": "they won the cup", "politics": "the vote was lost"}
+    folder = tmp_path / "suite" / "bbc_news"
+    folder.mkdir(parents=True)
+    for split, n in (("train", 40), ("test", 10)):
+        rows = [f'"{text} on day {row}",{label}\n' for row in range(n) for label, text in topics.items()]
+        (folder / f"{split}.csv").write_text("text,label\n" + "".join(rows))
+    vectors = ("--output", tmp_path / "vectors")
+    done = typed("unlabelled", "bbc_news", "--rows", 4, "--draws", 1, "--suite", tmp_path / "suite", *vectors)
+    assert done.returncode == 0, done.stderr
+    assert "| bbc_news | 100.0 | +0.0 | +0.0 | +0.0 |" in done.stdout
+
+
+@pytest.mark.slow
 def test_texts_without_a_label_are_told_and_deals_that_raise_an_alarm_are_counted(tmp_path):
     topics = {"business": "shares fell", "sport": "they won the cup", "politics": "the vote was lost"}
     for split, n in (("train", 90), ("validation", 90), ("test", 30)):

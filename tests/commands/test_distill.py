@@ -183,6 +183,20 @@ def test_a_teacher_of_weight_one_is_copied_even_if_all_labels_are_wrong(command,
     assert report_of(tmp_path / "student")["splits"]["validation"]["accuracy"] < 0.1
 
 
+def test_a_student_of_few_labels_keeps_its_last_weights(command, tmp_path):
+    """A handful of validation rows says nothing about a checkpoint, however many texts the teacher labels."""
+    rows = [(f"{'good' if n % 2 else 'bad'} text {n}", n % 2) for n in range(80)]
+    (tmp_path / "few.csv").write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    (tmp_path / "more.txt").write_text("".join(f"{text} again\n" for text, _ in rows))
+    shared = ("task=classification", "dataset=files", "dataset.path=few.csv", "model=tiny", "training.threads=1")
+    quick = ("baselines=false", "training.steps=4")
+    command("train", *shared, *quick, "run_dir=teacher")
+    command("distill", *shared, *quick, "teacher=teacher", "unlabelled=more.txt", "run_dir=student")
+    report = report_of(tmp_path / "student")
+    assert (report["checkpoint"]["step"], report["checkpoint"]["chosen_on"]) == (4, None)
+    assert any("validation rows are too few" in note for note in report["notes"])
+
+
 def test_a_stopped_student_resumes_bit_for_bit(command, stop_after, teacher, documents, tmp_path):
     length = ("training.steps=12", "training.checkpoint_every=4", "start=embeddings")
     line = ("distill", f"teacher={teacher}", *documents, *SHAPE, *QUICK, *length)

@@ -126,6 +126,16 @@ class FinetuneConfig(RunConfig):
     """Finetune a pretrained encoder on a task, and report its scores."""
 
     init_from: str = setting(SHIPPED, "The pretrained encoder: a run folder, one of Hugging Face, or a hub name.")
+    unlabelled: str | None = setting(
+        None,
+        "With few labels, one for each text: a file of texts without; a linear model labels those it is surest of, and "
+        "they are trained on too if that seems to help. So are rows of the training file without a label.",
+    )
+    train_on_names: bool = setting(
+        True,
+        "With few labels, one for each text: train on the name of each label too, as one more row, if names are words "
+        "and say what the rows are about.",
+    )
 
 
 @dataclass

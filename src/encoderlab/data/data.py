@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -27,7 +27,8 @@ class Data:
 
     `labels` are the names of the labels in the order of their ids. `origin` has the source's name, revision and files
     as far as known, and is kept with the run. `decided` holds settings of the dataset that were decided from its rows.
-    If validation was held out from training, `undivided` returns the training rows with those.
+    If validation was held out from training, `undivided` returns the training rows with those. `unlabelled` are rows of
+    the training file that were left out because they have no label (None: there are none).
     """
 
     by_name: dict[str, Split]
@@ -38,6 +39,7 @@ class Data:
     undivided: Callable[[], Split] | None = None
     stream: ClassVar[None] = None  # rows are all read before the run
     may_lack_labels: bool = False  # some rows of a split may have no label, and it still counts as labelled
+    unlabelled: Split | None = None
 
     def split(self, name: str) -> Split:
         """Return the split of that name. Raises DataError if there is none."""
@@ -64,7 +66,7 @@ class Data:
         by_name = {name: change(split) if name in names else split for name, split in self.by_name.items()}
         undivided = self.undivided
         changed = None if undivided is None else lambda: change(undivided())
-        return Data(by_name, self.labels, self.origin, self.folded, self.decided, changed)
+        return replace(self, by_name=by_name, undivided=changed)
 
     def without_validation(self) -> Data:
         """Return the data with the rows that were held out for validation back in training."""
@@ -75,7 +77,8 @@ class Data:
         if fractions:
             origin |= {"taken_from_train": fractions, "split_seed": self.origin["split_seed"]}
         decided = self.decided | {"validation_fraction": 0.0}
-        return Data(by_name | {"train": self.undivided()}, self.labels, origin, self.folded, decided)
+        by_name["train"] = self.undivided()
+        return replace(self, by_name=by_name, origin=origin, decided=decided, undivided=None)
 
     def as_one_split(self) -> Data:
         """Return the data with the rows of train, which are not for training, as the only split, named `all`."""

@@ -79,6 +79,11 @@ def text_of(example: Example) -> str:
     return " | ".join(texts_of(example))
 
 
+def key_of(example: Example) -> int:
+    """Return a number that equal texts share in this process, spaces and case aside."""
+    return hash(" ".join(text_of(example).split()).casefold())
+
+
 class Split:
     """The examples of one split.
 

@@ -130,12 +130,12 @@ class FilesDataset(ColumnDataset, StreamSettings):
         if self.text == "text" and self.text_pair is None:
             _name_texts_not_read(rows["train"], dataset.text, files["train"][0])
         origin = _origin(files)
+        left_out = None
         if dataset._leaves_unlabelled(target):
-            n_rows = len(rows["train"].table)
-            rows["train"] = labelled_rows(rows["train"], str(dataset.label))
-            n_left = n_rows - len(rows["train"].table)
-            origin |= {"rows_without_label": n_left} if n_left else {}
-        return dataset.build_splits(rows, origin, target=target, decided=decided)
+            rows["train"], left_out = labelled_rows(rows["train"], str(dataset.label))
+            origin |= {"rows_without_label": len(left_out)} if left_out else {}
+        data = dataset.build_splits(rows, origin, target=target, decided=decided)
+        return replace(data, unlabelled=left_out)
 
     def _leaves_unlabelled(self, target: TargetKind) -> bool:
         """Return whether training rows without a label are left out; of a set of labels, none may apply."""

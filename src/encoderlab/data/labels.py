@@ -129,13 +129,14 @@ def refuse_missing_labels(rows: RawRows, name: str) -> None:
     raise DataError(problem, remedy=remedy)
 
 
-def labelled_rows(rows: RawRows, name: str) -> RawRows:
-    """Return the rows that have a label, and say how many have none. Raises DataError if no row has one, or if words
-    lack theirs, or if cells hold several labels.
+def labelled_rows(rows: RawRows, name: str) -> tuple[RawRows, Split | None]:
+    """Return the rows that have a label, and the others as a split (None: there are none), and say how many have none.
+
+    Raises DataError if no row has one, or if words lack theirs, or if cells hold several labels.
     """
     lacking = _without_label(rows)
     if not lacking.any():
-        return rows
+        return rows, None
     if is_list(rows.labels) or lacking.all() or _several_labels(rows.labels.unique().drop_null().to_pylist()):
         refuse_missing_labels(rows, name)
     n_rows = len(lacking)
@@ -143,8 +144,14 @@ def labelled_rows(rows: RawRows, name: str) -> RawRows:
     first = rows.where(int(lacking.argmax())).removeprefix(f"{_file_of(rows)}, ")
     words = f"{n_lacking:,} of {n_rows:,} rows have no label in column {name!r} and are left out, the first at {first}"
     print(f"encoderlab: {_file_of(rows)}: {words} (dataset.on_missing=error refuses them)", file=sys.stderr)
-    kept = np.flatnonzero(~lacking)
-    return RawRows(rows.table.filter(pa.array(~lacking)), lambda row: rows.where(int(kept[row])))
+    unlabelled = _some(rows, lacking)
+    return _some(rows, ~lacking), as_split(RawRows(unlabelled.table.drop_columns("label"), unlabelled.where), None)
+
+
+def _some(rows: RawRows, chosen: np.ndarray) -> RawRows:
+    """Return the chosen rows, given as bool [rows]."""
+    kept = np.flatnonzero(chosen)
+    return RawRows(rows.table.filter(pa.array(chosen)), lambda row: rows.where(int(kept[row])))
 
 
 def _without_label(rows: RawRows) -> np.ndarray:

@@ -292,7 +292,10 @@ def _weighted(prepared: PreparedRun) -> PreparedRun:
     if not weights.any():
         raise DataError("All rows with a weight above 0 are held out", allowed="a weight above 0 in training")
     rows = dict(prepared.rows)
-    rows["train"] = cast("ExampleRows", rows["train"]).weighted(weights)
+    train = cast("ExampleRows", rows["train"])
+    if train.weights is not None:  # unlabelled texts follow the rows
+        weights = np.concatenate([weights, weights.mean() * train.weights[len(weights) :]])
+    rows["train"] = train.weighted(weights)
     head_alone = prepared.head_alone
     if head_alone is not None:  # it was fitted without weights
         head_alone = fit_head_alone(prepared.model, rows, head_alone.chosen)

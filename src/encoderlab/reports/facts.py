@@ -162,7 +162,8 @@ def _left_out(facts: Facts) -> list[str]:
     """Return a note on the rows of the training file without a label, if it has any."""
     of_origin = (facts["environment"]["dataset"] or {}).get("origin") or {}
     n_left = of_origin.get("rows_without_label", 0)
-    return [f"Left out of training, because they have no label: {wording.counted(n_left, 'row')}"] if n_left else []
+    why = "Not among the training rows, because they have no label"
+    return [f"{why}: {wording.counted(n_left, 'row')}"] if n_left else []
 
 
 # Each of these warnings is "" if there is nothing to warn about.

@@ -24,10 +24,7 @@ from encoderlab.batch import Batch, Prediction, TeacherOutputs
 from encoderlab.config.commands import DistillConfig, OpenRunConfig, RunConfig, StudentStart
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
-from encoderlab.data.examples import Example, TextExample, WordsExample
-from encoderlab.data.files import read_unlabelled
-from encoderlab.data.formats import is_saved_dataset
-from encoderlab.data.remote import local_file
+from encoderlab.data.examples import Example, TextExample
 from encoderlab.data.tokens import tokenize_examples
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Positions
@@ -36,6 +33,7 @@ from encoderlab.model.packing import attendable
 from encoderlab.runs.model import POOLINGS, Model
 from encoderlab.runs.model_folder import open_model
 from encoderlab.runs.pretrained import TOKEN_TABLE, encoder_folder, load_pretrained, vocabulary_difference, weights_hash
+from encoderlab.runs.unlabelled import texts_of_file
 from encoderlab.settings import required_setting
 from encoderlab.system.device import Compute
 from encoderlab.system.files import sha256_of
@@ -161,7 +159,7 @@ def taught_rows(config: DistillConfig, teacher: Model, student: Model, data: Dat
         remedy = f"Set model.max_length to at most {teacher.shape.max_length}, the teacher's"
         raise DataError(f"The teacher reads fewer words of {few:,} rows than the student", remedy=remedy)
     if config.unlabelled is not None:
-        texts = _unlabelled(config, data)
+        texts = texts_of_file(config.unlabelled, config, data)
         more = teacher_logits(teacher, texts, data.labels)
         targets = [_predicted(text, of_row) for text, of_row in zip(texts, more, strict=True)]
         rows = followed_by(rows, student.task.rows(tokenize_examples(texts, student.tokenizer), targets))
@@ -187,24 +185,6 @@ def teacher_logits(teacher: Model, examples: Sequence[Example], labels: Sequence
         return np.split(logits.float().cpu().numpy()[:, order], np.cumsum(counts)[:-1])
 
     return teacher.outputs(teacher.rows(examples), by_row)
-
-
-def _unlabelled(config: DistillConfig, data: Data) -> list[Example]:
-    """Return the texts of the file `config.unlabelled`, without blank ones."""
-    path = local_file(config.unlabelled or "", config.cache).expanduser()
-    if not path.is_file() and not is_saved_dataset(path):
-        raise DataError(f"unlabelled={path} does not exist", allowed="a csv, tsv, jsonl, parquet or txt file")
-    dataset = config.dataset
-    pair = getattr(dataset, "text_pair", None) if data.paired else None
-    examples = read_unlabelled(path, text=getattr(dataset, "text", "text"), text_pair=pair, words=config.task.of_words)
-    texts = []
-    for example in examples:
-        has_text = example.words if isinstance(example, WordsExample) else example.text.strip()
-        if has_text:
-            texts.append(example)
-    if not texts:
-        raise DataError(f"unlabelled={path} has no texts", remedy="Choose a file with some, or remove it")
-    return texts
 
 
 def _predicted(example: Example, logits: np.ndarray) -> int | list[int]:

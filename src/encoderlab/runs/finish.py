@@ -29,7 +29,7 @@ from encoderlab.runs.run import Run
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.pretraining import PretrainingConfig
 from encoderlab.tasks.stream import sample_of
-from encoderlab.training.batches import EVALUATION_SEED
+from encoderlab.training.batches import EVALUATION_SEED, Rows
 from encoderlab.training.checkpoint import keep_only_weights
 
 
@@ -58,7 +58,7 @@ def _finish_task(
     """Save the model of a run on labelled rows, and write and show its report."""
     config = model.config
     if not scores:  # of very few rows, none were held out
-        on_training = replace(model, processes=SINGLE_PROCESS).evaluate(prepared.rows["train"])
+        on_training = replace(model, processes=SINGLE_PROCESS).evaluate(_labelled_rows(prepared, data))
         scores = {"train": cast("PredictionScores", on_training)}
     split = reports.scored_split(scores)
 
@@ -77,7 +77,8 @@ def _finish_task(
     longest_row = int(prepared.rows["train"].epoch(EVALUATION_SEED, 0).lengths.max())
     model.provenance = Provenance(result.checkpoint, data.paired, data.fingerprints(), longest_row)
     head_alone = result.checkpoint.get("head_alone", {}).get("kept", False)
-    model.novelty = novelty_of(model, prepared.rows, head_alone=head_alone)
+    rows = {**prepared.rows, "train": _labelled_rows(prepared, data)}
+    model.novelty = novelty_of(model, rows, head_alone=head_alone)
     save_model(model, run.model_folder, model_card(report, facts, model.labels))
     examples = data.split(split)
     reports.write_report(run.folder, report, facts, examples, scores[split], partial(word_importance, model))
@@ -90,6 +91,15 @@ def _finish_task(
     following.append(f"encoderlab serve {named}")
     files = files_of(run, "page", "report", "predictions", "plots", "model")
     reports.show_report(report, files, [] if run.is_nested else following)
+
+
+def _labelled_rows(prepared: PreparedRun, data: Data) -> Rows:
+    """Return the rows of the training split, without further texts that were trained on."""
+    split = data.split("train")
+    if len(prepared.rows["train"]) == len(split):
+        return prepared.rows["train"]
+    model = prepared.model
+    return model.task.rows_of_split(data.tokenize("train", model.tokenizer, model.config.cache), split)
 
 
 def _baselines(data: Data, split: str, model: Model) -> dict[str, Baseline]:

@@ -167,6 +167,9 @@ def _chosen_by_folds(
 
     config = model.config
     train = cast("ExampleRows", rows["train"])
+    n_labelled = len(data.split("train"))
+    if n_labelled < len(train):  # the others' labels were learned from the rows of every fold
+        train = PartOfRows(train, np.arange(n_labelled))
     assert train.targets is not None and train.targets.of_rows is not None
     classes = train.targets.of_rows
     folds = min(FOLDS, int(np.unique(classes, return_counts=True)[1].min()))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from encoderlab.config.commands import PoolConfig
-from encoderlab.data.examples import Example, Split, text_of
+from encoderlab.data.examples import Split, key_of
 from encoderlab.data.files import first_cells, read_unlabelled
 from encoderlab.data.formats import Format, format_of, paths_of
 from encoderlab.data.remote import local_file
@@ -79,7 +79,7 @@ def read_pool(config: PoolConfig, model: Model) -> Pool:
     """
     assert config.input is not None
     file = _read_file(local_file(config.input, config.cache), config, model)
-    keys = [_key(example) for example in file.split]
+    keys = [key_of(example) for example in file.split]
     labels = list(file.labels)
     marks = list(file.marks)
     added: dict[int, str] = {}
@@ -201,11 +201,6 @@ def _as_label(value: Any) -> str:
     return str(cell(value)).strip()
 
 
-def _key(example: Example) -> int:
-    """Return a number that equal texts share, spaces and case aside."""
-    return hash(" ".join(text_of(example).split()).casefold())
-
-
 def _taken_over(
     other: LabelledFile, path: Path, keys: Sequence[int], labels: list[str], marks: list[str]
 ) -> dict[int, str]:
@@ -219,7 +214,7 @@ def _taken_over(
     added = {}
     n_unknown = 0
     for example, label, mark in zip(other.split, other.labels, other.marks, strict=True):
-        row = row_of.get(_key(example))
+        row = row_of.get(key_of(example))
         if not label:
             continue
         if row is None:

@@ -10,7 +10,7 @@ from typing import cast
 
 import numpy as np
 
-from encoderlab.config.commands import DistillConfig, RunConfig
+from encoderlab.config.commands import DistillConfig, FinetuneConfig, RunConfig
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
 from encoderlab.data.tokenizers import Tokenizer
@@ -21,6 +21,7 @@ from encoderlab.reports.training import show_pairs
 from encoderlab.runs.distillation import Teacher, check_distillation, keep_vectors
 from encoderlab.runs.document_facts import pair_facts
 from encoderlab.runs.frozen import set_linear_head, wants_linear_head
+from encoderlab.runs.further_texts import FurtherTexts, further_texts
 from encoderlab.runs.head_alone import HeadAlone, prepare_head_alone
 from encoderlab.runs.load_data import has_rows_to_score, load_data
 from encoderlab.runs.model import Model, build_network
@@ -157,6 +158,16 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
         rows = taught(config, model, start, teacher, data, rows)
 
     micro_batches = micro_batch_count(requested, config, processes)
+    files = {} if teacher is None else teacher.fingerprints(config)
+    files |= start_fingerprint(config, processes)
+
+    # What few labels are learned from besides their rows: the names of the labels, and texts that nobody has labelled.
+    if isinstance(config, FinetuneConfig) and isinstance(data, Data):
+        further = choose_further_texts(config, start, data, compute, processes)
+        rows["train"] = further.after(cast("ExampleRows", rows["train"]), model)
+        notes += further.notes
+        if config.unlabelled is not None or data.unlabelled is not None:
+            files["rows_without_label" if config.unlabelled is None else "unlabelled"] = further.fingerprint
 
     # What is set once the rows are known: a head that starts at a linear model, the head alone, a compiled encoder.
     head_alone = None
@@ -166,8 +177,6 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
         notes += start_at_linear_head(model, data, rows)
     model.compiled = compile_if_it_pays(model, rows["train"])
     notes = recorded_notes(config, processes) or notes
-    files = {} if teacher is None else teacher.fingerprints(config)
-    files |= start_fingerprint(config, processes)
     return PreparedRun(command, requested, data, model, rows, micro_batches, notes, data_notes, files, head_alone)
 
 
@@ -286,6 +295,17 @@ def taught(
     if config.task.of_vectors and start is not None:
         keep_vectors(model, start, rows["train"])
     return rows
+
+
+def choose_further_texts(
+    config: FinetuneConfig, start: Model | None, data: Data, compute: Compute, processes: Processes
+) -> FurtherTexts:
+    """Return the texts to learn from besides the labelled rows, as the main process chooses them, and say why."""
+    assert start is not None, "finetuning starts from an encoder"
+    further = processes.broadcast_from_main(lambda: further_texts(config, start, data, compute))
+    for note in further.notes:
+        print(note, file=sys.stderr)
+    return further
 
 
 def start_at_linear_head(model: Model, data: Data, rows: Mapping[str, Rows]) -> list[str]:

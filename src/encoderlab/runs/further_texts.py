@@ -1,0 +1,212 @@
+"""Texts that finetuning on few labels learns from besides the labelled rows: the names of the labels, and texts that
+nobody has labelled.
+
+Both are judged by the vectors of the encoder that the run starts from, in seconds. Neither is ever scored, or chosen
+by. `python -m benchmarks unlabelled` measures what they add.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+
+from encoderlab.baselines.supervised import MOST_FROZEN_CHARACTERS, MOST_FROZEN_ROWS, one_thread_quietly
+from encoderlab.config.commands import FinetuneConfig
+from encoderlab.data.data import Data
+from encoderlab.data.examples import Example, Split, TextExample, key_of, text_of
+from encoderlab.data.tokens import tokenize_examples
+from encoderlab.errors import SettingError
+from encoderlab.runs.model import Model
+from encoderlab.runs.self_training import WEIGHT, Labelled, judged_by_folds, judged_on, self_label
+from encoderlab.runs.unlabelled import texts_of_file, with_text
+from encoderlab.runs.vector_store import vectors_of
+from encoderlab.system.device import Compute
+from encoderlab.tasks.rows import ExampleRows, followed_by
+
+ENOUGH_LABELS = 64  # rows for each class, from which on neither adds anything
+LEAST_KAPPA_OF_NAMES = 0.3
+MOSTLY_WORDS = 0.9  # of the names; CLINC150 has one called w2
+_WORD = re.compile(r"[^\W\d_]{2,}")  # two letters or more
+
+
+@dataclass(frozen=True, slots=True)
+class FurtherTexts:
+    """Texts to learn from, the id of the class of each and its weight in the loss, where a labelled row's is 1; and
+    sentences on why they are used, or not.
+    """
+
+    texts: list[Example] = field(default_factory=list)
+    classes: list[int] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a hash of the texts and their classes."""
+        listed = [(class_, text_of(text)) for class_, text in zip(self.classes, self.texts, strict=True)]
+        return hashlib.sha256(repr(listed).encode()).hexdigest()
+
+    def after(self, rows: ExampleRows, model: Model) -> ExampleRows:
+        """Return the labelled `rows` and then these texts."""
+        if not self.texts:
+            return rows
+        more = model.task.rows(tokenize_examples(self.texts, model.tokenizer), self.classes)
+        together = followed_by(rows, more)
+        weights = None
+        if set(self.weights) != {1.0}:
+            weights = np.array([1.0] * len(rows) + self.weights, np.float32)
+        return ExampleRows(together.store, together.format, together.targets, weights=weights)
+
+
+def further_texts(config: FinetuneConfig, start: Model, data: Data, compute: Compute) -> FurtherTexts:
+    """Return the texts that the run learns from besides the labelled rows of `data`.
+
+    `start` is the encoder that the run starts from. Raises SettingError if `config.unlabelled` is set for a task that
+    does not give each text one label, DataError if that file cannot be read.
+    """
+    found = FurtherTexts()
+    file = config.unlabelled
+    suits = config.task.one_class_per_text and not data.paired
+    if file is not None and not suits:
+        kind = "has pairs of texts" if data.paired else f"is of task={config.task.name}"
+        problem = f"unlabelled={file} needs a task that gives each text one label, and this run {kind}"
+        raise SettingError(problem, remedy="Remove unlabelled")
+    if not suits:
+        return found
+    classes = np.array(list(data.split("train").targets()))
+    if len(classes) >= ENOUGH_LABELS * len(np.unique(classes)):
+        if file is not None:
+            why = f"with {ENOUGH_LABELS} labelled rows for each class or more, they add nothing"
+            found.notes.append(f"The texts of unlabelled={file} are not trained on: {why}")
+        return found
+
+    # The vectors of the encoder as pretrained.
+    start.network.to(compute.device)
+    encoder = replace(start, compute=compute)
+    labelled = Labelled(np.asarray(vectors_of(encoder, data.split("train"), config.cache)), classes)
+    names = Labelled(labelled.vectors[:0], classes[:0])
+    if config.train_on_names:
+        names = _add_names(found, encoder, labelled, data.labels)
+
+    if file is not None or data.unlabelled is not None:
+        texts, given, note = _self_labelled(config, encoder, data, labelled, names)
+        _add(found, texts, given, WEIGHT)
+        found.notes.append(note)
+    return found
+
+
+# The names of the labels
+
+
+def words_of(label: str) -> str:
+    """Return the name of a label in words.
+
+    >>> words_of("refund_request"), words_of("cardLost")
+    ('refund request', 'card lost')
+    """
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", label)
+    return " ".join(re.sub(r"[_\-./]+", " ", apart).lower().split())
+
+
+def kappa_of_names(labelled: Labelled, names: np.ndarray) -> float:
+    """Return Cohen's kappa of giving each labelled row the label whose name has the nearest vector: 0 is chance."""
+    from sklearn.metrics import cohen_kappa_score
+
+    nearest = (labelled.vectors @ names.T).argmax(1)
+    kappa = float(cohen_kappa_score(labelled.classes, nearest))
+    return 0.0 if np.isnan(kappa) else kappa  # it is not a number if all are the same
+
+
+def _add_names(found: FurtherTexts, encoder: Model, labelled: Labelled, labels: Sequence[str]) -> Labelled:
+    """Add the names of the labels to the texts if they say what the labelled rows are about; return their vectors."""
+    names = [words_of(label) for label in labels]
+    none = Labelled(labelled.vectors[:0], labelled.classes[:0])
+    worded = np.array([bool(_WORD.search(name)) for name in names])
+    if worded.mean() < MOSTLY_WORDS or len(set(names)) < len(names):
+        return none
+    vectors = encoder.vectors(encoder.rows([TextExample(name) for name in names]), normalize=True)
+    kappa = kappa_of_names(labelled, vectors)
+    if kappa < LEAST_KAPPA_OF_NAMES:
+        return none
+    ids = np.flatnonzero(worded)
+    _add(found, [TextExample(names[id_]) for id_ in ids], ids, 1.0)
+    why = f"on the labelled rows, the nearest name has kappa {kappa:.2f}"
+    found.notes.append(f"The names of the labels are trained on too, as a row each (train_on_names): {why}")
+    return Labelled(vectors[ids], ids)
+
+
+def _add(found: FurtherTexts, texts: Sequence[Example], classes: np.ndarray, weight: float) -> None:
+    found.texts.extend(texts)
+    found.classes.extend(classes.tolist())
+    found.weights.extend([weight] * len(classes))
+
+
+# Texts that nobody has labelled
+
+
+def _self_labelled(
+    config: FinetuneConfig, encoder: Model, data: Data, labelled: Labelled, names: Labelled
+) -> tuple[list[Example], np.ndarray, str]:
+    """Return the unlabelled texts that self-training labels and their classes, none if that does not help, and a note
+    on what was done.
+    """
+    none = np.empty(0, np.int64)
+    texts = _unlabelled_texts(config, data)
+    counts = np.unique(labelled.classes, return_counts=True)[1]
+    if not texts or counts.min() < 2:
+        why = "a label has one row, and needs two" if texts else "all of them are texts of the run's own rows, or blank"
+        return [], none, f"No unlabelled text is trained on: {why}"
+
+    looked_at = _evenly(texts)
+    others = np.asarray(vectors_of(encoder, _as_split(looked_at), config.cache))
+    known = labelled.followed_by(names)
+    with one_thread_quietly():
+        if data.has_validation:
+            validation = data.split("validation")
+            own = np.asarray(vectors_of(encoder, validation, config.cache))
+            judgement = judged_on(Labelled(own, np.array(list(validation.targets()))), known, others)
+        else:
+            judgement = judged_by_folds(labelled, others, names, config.seed)
+        rows, given = self_label(known, others)
+    of_these = f"{len(looked_at):,} unlabelled texts"
+    if len(looked_at) < len(texts):
+        of_these = f"{len(looked_at):,} of the {len(texts):,} unlabelled texts, evenly spaced,"
+    if not judgement.favours_own_labels:
+        return [], none, f"Of {of_these} none is trained on: a linear model does not label them well ({judgement})"
+    note = f"Of {of_these} {len(rows):,} are trained on, as a linear model labelled them ({judgement})"
+    return [looked_at[row] for row in rows], given, note
+
+
+def _unlabelled_texts(config: FinetuneConfig, data: Data) -> list[Example]:
+    """Return the texts of the file `unlabelled`, and the rows of the run's own file without a label; each text once,
+    without those of labelled rows: of validation and test, too.
+    """
+    texts = [] if config.unlabelled is None else texts_of_file(config.unlabelled, config, data)
+    if data.unlabelled is not None:
+        texts += with_text(data.unlabelled)
+    seen = {key_of(example) for split in data.by_name.values() for example in split}
+    new = []
+    for text in texts:
+        key = key_of(text)
+        if key not in seen:
+            seen.add(key)
+            new.append(text)
+    return new
+
+
+def _evenly(texts: Sequence[Example]) -> list[Example]:
+    """Return as many of the texts, evenly spaced, as an encoder reads in little time."""
+    characters = sum(len(text_of(text)) for text in texts)
+    most = min(MOST_FROZEN_ROWS, len(texts) * MOST_FROZEN_CHARACTERS // max(characters, 1))
+    chosen = np.unique(np.linspace(0, len(texts) - 1, min(len(texts), max(most, 1))).astype(np.int64))
+    return [texts[row] for row in chosen]
+
+
+def _as_split(texts: Sequence[Example]) -> Split:
+    return Split(pa.table({"text": [cast("TextExample", text).text for text in texts]}))
