@@ -28,6 +28,7 @@ from encoderlab.runs.unlabelled import texts_of_file, with_text
 from encoderlab.runs.vector_store import vectors_of
 from encoderlab.system.device import Compute
 from encoderlab.tasks.rows import ExampleRows, followed_by
+from encoderlab.training.batches import Rows
 
 ENOUGH_LABELS = 64  # rows for each class, from which on neither adds anything
 LEAST_KAPPA_OF_NAMES = 0.3
@@ -38,26 +39,29 @@ _WORD = re.compile(r"[^\W\d_]{2,}")  # two letters or more
 @dataclass(frozen=True, slots=True)
 class FurtherTexts:
     """Texts to learn from, the id of the class of each and its weight in the loss, where a labelled row's is 1; and
-    sentences on why they are used, or not.
+    sentences on why they are used, or not. `source` names where texts without a label came from, if there were any.
     """
 
     texts: list[Example] = field(default_factory=list)
     classes: list[int] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    source: str | None = None
 
     @property
-    def fingerprint(self) -> str:
-        """Return a hash of the texts and their classes."""
+    def fingerprints(self) -> dict[str, str]:
+        """Return a hash of the texts and their classes by the name of their source; none without a source."""
+        if self.source is None:
+            return {}
         listed = [(class_, text_of(text)) for class_, text in zip(self.classes, self.texts, strict=True)]
-        return hashlib.sha256(repr(listed).encode()).hexdigest()
+        return {self.source: hashlib.sha256(repr(listed).encode()).hexdigest()}
 
-    def after(self, rows: ExampleRows, model: Model) -> ExampleRows:
+    def after(self, rows: Rows, model: Model) -> Rows:
         """Return the labelled `rows` and then these texts."""
         if not self.texts:
             return rows
         more = model.task.rows(tokenize_examples(self.texts, model.tokenizer), self.classes)
-        together = followed_by(rows, more)
+        together = followed_by(cast("ExampleRows", rows), more)
         weights = None
         if set(self.weights) != {1.0}:
             weights = np.array([1.0] * len(rows) + self.weights, np.float32)
@@ -70,8 +74,13 @@ def further_texts(config: FinetuneConfig, start: Model, data: Data, compute: Com
     `start` is the encoder that the run starts from. Raises SettingError if `config.unlabelled` is set for a task that
     does not give each text one label, DataError if that file cannot be read.
     """
-    found = FurtherTexts()
     file = config.unlabelled
+    source = None
+    if file is not None:
+        source = "unlabelled"
+    elif data.unlabelled is not None:
+        source = "rows_without_label"
+    found = FurtherTexts(source=source)
     suits = config.task.one_class_per_text and not data.paired
     if file is not None and not suits:
         kind = "has pairs of texts" if data.paired else f"is of task={config.task.name}"
@@ -94,7 +103,7 @@ def further_texts(config: FinetuneConfig, start: Model, data: Data, compute: Com
     if config.train_on_names:
         names = _add_names(found, encoder, labelled, data.labels)
 
-    if file is not None or data.unlabelled is not None:
+    if source is not None:
         texts, given, note = _self_labelled(config, encoder, data, labelled, names)
         _add(found, texts, given, WEIGHT)
         found.notes.append(note)

@@ -162,12 +162,10 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
     files |= start_fingerprint(config, processes)
 
     # What few labels are learned from besides their rows: the names of the labels, and texts that nobody has labelled.
-    if isinstance(config, FinetuneConfig) and isinstance(data, Data):
-        further = choose_further_texts(config, start, data, compute, processes)
-        rows["train"] = further.after(cast("ExampleRows", rows["train"]), model)
-        notes += further.notes
-        if config.unlabelled is not None or data.unlabelled is not None:
-            files["rows_without_label" if config.unlabelled is None else "unlabelled"] = further.fingerprint
+    further = choose_further_texts(config, start, data, compute, processes)
+    rows["train"] = further.after(rows["train"], model)
+    notes += further.notes
+    files |= further.fingerprints
 
     # What is set once the rows are known: a head that starts at a linear model, the head alone, a compiled encoder.
     head_alone = None
@@ -298,10 +296,13 @@ def taught(
 
 
 def choose_further_texts(
-    config: FinetuneConfig, start: Model | None, data: Data, compute: Compute, processes: Processes
+    config: RunConfig, start: Model | None, data: Data | Documents, compute: Compute, processes: Processes
 ) -> FurtherTexts:
-    """Return the texts to learn from besides the labelled rows, as the main process chooses them, and say why."""
-    assert start is not None, "finetuning starts from an encoder"
+    """Return the texts that finetuning learns from besides the labelled rows, as the main process chooses them, and say
+    why; no other command has any.
+    """
+    if start is None or not isinstance(config, FinetuneConfig) or not isinstance(data, Data):
+        return FurtherTexts()
     further = processes.broadcast_from_main(lambda: further_texts(config, start, data, compute))
     for note in further.notes:
         print(note, file=sys.stderr)
