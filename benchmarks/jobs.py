@@ -212,6 +212,37 @@ FINETUNING = {
     ),
 }
 
+# Families of encoders: random weights in published shapes, on the built-in task, which needs no hub
+
+_FROM = "{work}/encoder"
+_ON_INTENTS = ("task=intents", f"init_from={_FROM}", "training.batch_size=32", "training.layer_decay=1")
+
+
+def _family(shape: str, what: str) -> Job:
+    mine = ours("finetune", *_ON_INTENTS, steps=60, small=("dataset.limit=400",))
+    data = ("--model", _FROM, "--data", "intents", "--batch", "32", *_PEER)
+    peer = Side(
+        "trainer",
+        ("-m", "benchmarks.peers.trainer", *data),
+        printed,
+        steps=40,
+        small=("--limit", "400"),
+        needs=("accelerate",),
+    )
+    setup = (("-m", "benchmarks.families", shape, _FROM),)
+    return Job(f"finetuning {what} on the built-in task, batch 32", (mine, peer), setup=setup)
+
+
+FAMILIES = {
+    "finetune_distilbert": _family("distilbert", "an encoder of DistilBERT's shape"),
+    "finetune_distilroberta": _family("distilroberta", "an encoder of DistilRoBERTa's shape"),
+    "finetune_electra": _family("electra_small", "an encoder of ELECTRA-small's shape"),
+    "finetune_ettin": _family("ettin_17m", "an encoder of Ettin-17M's shape (ModernBERT)"),
+    "finetune_deberta": _family(
+        "deberta_v3_xsmall", "an encoder of DeBERTa-v3-xsmall's shape, which transformers computes"
+    ),
+}
+
 # A machine that does other things, too: as people start the two, so that neither is told how many threads to have
 
 _UNSET = {"OMP_NUM_THREADS": None, "OMP_WAIT_POLICY": None, "GOMP_SPINCOUNT": None}
@@ -362,4 +393,4 @@ STARTING = {
     ),
 }
 
-JOBS: Mapping[str, Job] = {**TRAINING, **FINETUNING, **LOADED, **PRETRAINING, **STARTING, **PREDICTION}
+JOBS: Mapping[str, Job] = {**TRAINING, **FINETUNING, **FAMILIES, **LOADED, **PRETRAINING, **STARTING, **PREDICTION}

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from encoderlab.data.columns import JOINT, NO, YES, Columns, Where, flat, is_list, mapped_array, plain
+from encoderlab.data.columns import NO, YES, Columns, Where, flat, is_list, mapped_array, plain
+from encoderlab.data.examples import JOINT
 from encoderlab.data.markup import without_html
 from encoderlab.errors import DataError
 

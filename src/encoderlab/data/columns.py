@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 40  # characters of a column's name; longer ones are probably texts
 CARRIED = "+"  # before the names of columns that are only carried along
-JOINT = " | "  # between the columns that make up a text
 YES = ("1", "1.0", "true")
 NO = ("0", "0.0", "false")
 _COMMA_NUMBER = re.compile(r"\s*[+-]?([0-9]{1,3}(\.[0-9]{3})+|[0-9]+)(,[0-9]+)?\s*")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Rows = datasets.Dataset | pa.Table
 
 IN_MEMORY = 64 * 2**20  # bytes of rows that stay in memory; more are kept in a mapped file
+JOINT = " | "  # between the columns that make up a text
 _AT_A_TIME = 1000
 Item = TypeVar("Item")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 from encoderlab.config.commands import OutputConfig, PredictionFormat
-from encoderlab.data.columns import JOINT
+from encoderlab.data.examples import JOINT
 from encoderlab.errors import DataError, SettingError, printable
 from encoderlab.reports.predictions import cell, in_json, quoting_writer
 from encoderlab.system.files import atomic_write
