@@ -77,7 +77,7 @@ EXAMPLES = {  # of each command: what follows its name, and what that does
     "data": [
         ("task=sst2 model.max_length=64", "a task brings its dataset along"),
         ("reviews.csv", "your own file"),
-        ("run=outputs/finetune/... new.csv", "new texts beside the rows that a run was trained on"),
+        ("run=outputs/finetune/... new.csv", "compare new texts with a run's training rows"),
     ],
     "baseline": [("task=sst2", "without an encoder; format=json: for programs")],
     "attention": [("run=... text='A gorgeous, witty film.'", "one text; split=validation rows=[0,7]: rows of a split")],

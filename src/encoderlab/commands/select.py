@@ -192,7 +192,7 @@ def _say_what_is_chosen(config: SelectConfig, pool: Pool, chosen: Chosen) -> Non
         more, train = _next_commands(config, pool)
         first = f"fill in {pool.file.label_column!r}"
         if config.format in TOOLS:
-            first = "import it, label it, and export it in its place"
+            first = "import it, label it, and export it over it"
         fill = f"Next: {first}, then {shlex.join(more)}, or {shlex.join(train)}"
         _say(f"wrote {config.output}. {fill}")
 

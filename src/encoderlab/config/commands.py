@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
 UNLIKE_TRAINING = (
-    "Give no label to texts unlike the training texts; the share of texts like them that may be lost, such as 0.05."
+    "Give no label to texts unlike the training texts: the share of similar texts that may go unlabelled, such as 0.05."
 )
 # Of a student without init_from: fresh weights, or parts of its teacher.
 StudentStart = Enum("StudentStart", ["fresh", "embeddings", "layers"])
@@ -128,13 +128,13 @@ class FinetuneConfig(RunConfig):
     init_from: str = setting(SHIPPED, "The pretrained encoder: a run folder, one of Hugging Face, or a hub name.")
     unlabelled: str | None = setting(
         None,
-        "With few labels, one for each text: a file of texts without; a linear model labels those it is surest of, and "
-        "they are trained on too if that seems to help. So are rows of the training file without a label.",
+        "With few labelled rows, one label each: a file of unlabelled texts; a linear model labels those it is surest "
+        "of, and they are trained on too if that seems to help. So are rows of the training file without a label.",
     )
     train_on_names: bool = setting(
         True,
-        "With few labels, one for each text: train on the name of each label too, as one more row, if names are words "
-        "and say what the rows are about.",
+        "With few labelled rows, one label each: train on each label's name too, as an extra row, if names are words "
+        "and describe their rows.",
     )
 
 
@@ -310,7 +310,7 @@ class LabelConfig(PoolConfig):
     several: bool = setting(
         False,
         "A text may have several labels or none, for task=multilabel: keys switch labels on and off, enter saves. The "
-        "output then has only the rows with an answer: an empty cell says that no label applies.",
+        "output then has only labelled rows: an empty cell says that no label applies.",
     )
     output: str | None = setting(
         None,
@@ -368,7 +368,7 @@ class EmbedConfig(InputConfig):
     output: str = setting(REQUIRED, "The .npy file to write.")
     pooling: VectorPooling | None = setting(
         None,
-        "The vector of a text: mean or max of its tokens' vectors, or cls; null: as they were trained, else mean.",
+        "The vector of a text: mean or max of its tokens' vectors, or cls; null: as trained, else mean.",
     )
     normalize: bool | None = setting(
         None, "Scale each vector to length 1; null: as sentence vectors were trained, else not."
@@ -383,7 +383,7 @@ class DataConfig(CommandConfig):
     Or compare new texts with the rows that a run was trained on.
     """
 
-    run: str | None = setting(None, "A run folder: compare the file's texts with the rows that it was trained on.")
+    run: str | None = setting(None, "A run folder: compare the file's texts with that run's training rows.")
     task: TaskConfig = setting(REQUIRED, "What the rows are for.")
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
     tokenizer: tokenizers.TokenizerConfig = setting(REQUIRED, "How text becomes ids.")

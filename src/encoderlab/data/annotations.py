@@ -215,7 +215,7 @@ def _say_counts(path: Path, counts: Counter[str], names: Sequence[str]) -> None:
     words = {
         "rejected": "{n} rejected answers are left out",
         "ignored": "{n} ignored or cancelled answers are left out",
-        "suggested": "{n} texts have suggestions and no answer, and are without a label",
+        "suggested": "{n} texts have only suggestions, and stay without a label",
         "not": "{n} rejected answers are read as another label, because all are about one",
         "disagreements": "on {n} texts people disagree: what most of them said is taken, in {ties} ties nothing",
         "unanswered": "{n} texts without an answer are left out",

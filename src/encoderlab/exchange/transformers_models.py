@@ -300,9 +300,9 @@ def _check_vectors(folder: Path, base: Any, network: EncoderWithHeads) -> None:
         off = _largest_difference(padded[1:, :n_real], expected)
     except Exception as error:  # of any kind: it may need more than ids and a mask
         problem = f"{folder} has a model of type {config.model_type} that does not work: {one_line(str(error))[:200]}"
-        raise DataError(problem, allowed="an encoder that reads ids of tokens") from None
+        raise DataError(problem, allowed="an encoder that reads token ids") from None
     if padded.shape != (*batch.input_ids.shape, config.hidden_size) or not off <= TOLERANCE:
-        problem = f"{folder} has a model of type {config.model_type}, whose vectors of tokens depend on padding"
+        problem = f"{folder} has a model of type {config.model_type}, whose token vectors depend on padding"
         raise DataError(problem, allowed="an encoder with a vector for each token")
 
 

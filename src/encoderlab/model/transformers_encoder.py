@@ -89,7 +89,7 @@ class TransformersEncoder(nn.Module):
         self._attend_by("eager")  # the others do not compute weights
         maps = self.model(**self._inputs(input_ids, token_type_ids, attention_mask), output_attentions=True).attentions
         if not maps or any(each.shape[-2:] != (length, length) for each in maps):
-            problem = f"A model of type {self.model_type} gives no weight for each pair of tokens"
+            problem = f"A model of type {self.model_type} gives no attention weights"
             raise SettingError(problem, remedy="Use encoderlab explain, which needs none")
         return list(maps)
 

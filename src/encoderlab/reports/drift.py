@@ -48,8 +48,8 @@ def _texts_table(facts: Mapping[str, Any]) -> Table:
 
 
 def _test_line(test: Mapping[str, Any]) -> Text:
-    told = f"AUC {wording.score(test['auc'])} (0.5: not at all), p = {test['p_value']:.3f} by permutation"
-    return Text(f"{told}, by {test['compared_by']}", "A linear model tells them apart")
+    told = f"AUC {wording.score(test['auc'])} (0.5: chance), p = {test['p_value']:.3f} by permutation"
+    return Text(f"{told}, by {test['compared_by']}", "Two-sample test, linear model")
 
 
 def _labels_table(labels: Mapping[str, Mapping[str, Any]]) -> Table:

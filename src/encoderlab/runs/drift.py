@@ -73,7 +73,7 @@ def new_texts(examples: Iterable[Example], path: str, model: Model) -> NewTexts:
         where = [f"line {row + 1}" for row in rows]
         read = [lines[row] for row in rows]
     if n < LEAST_TEXTS:
-        raise DataError(f"{path} has {n} texts", allowed=f"at least {LEAST_TEXTS}", remedy="Wait for more of them")
+        raise DataError(f"{path} has {n} texts", allowed=f"at least {LEAST_TEXTS}", remedy="Collect more texts")
     if getattr(model.config.dataset, "strip_html", False):
         read = [example.without_html() for example in read]
     return NewTexts(read, where, n)
@@ -84,7 +84,7 @@ def training_data(model: Model, run: str, cache: Path) -> Data:
     data = model.own_dataset.load(cache, model.config.task.target)
     if data.fingerprints()["train"] != model.origin.fingerprints.get("train"):
         problem = f"The training rows of {run} have changed since it was trained, so nothing can be compared with them"
-        raise DataError(problem, remedy="Bring them back, or train again")
+        raise DataError(problem, remedy="Restore them, or train again")
     return data
 
 

@@ -145,8 +145,8 @@ def _add_names(found: FurtherTexts, encoder: Model, labelled: Labelled, labels: 
         return none
     ids = np.flatnonzero(worded)
     _add(found, [TextExample(names[id_]) for id_ in ids], ids, 1.0)
-    why = f"on the labelled rows, the nearest name has kappa {kappa:.2f}"
-    found.notes.append(f"The names of the labels are trained on too, as a row each (train_on_names): {why}")
+    why = f"the nearest name predicts labelled rows, kappa {kappa:.2f}"
+    found.notes.append(f"The label names are trained on too, one row each (train_on_names): {why}")
     return Labelled(vectors[ids], ids)
 
 
@@ -169,7 +169,7 @@ def _self_labelled(
     texts = _unlabelled_texts(config, data)
     counts = np.unique(labelled.classes, return_counts=True)[1]
     if not texts or counts.min() < 2:
-        why = "a label has one row, and needs two" if texts else "all of them are texts of the run's own rows, or blank"
+        why = "each label needs two rows" if texts else "all are blank or among the run's own rows"
         return [], none, f"No unlabelled text is trained on: {why}"
 
     looked_at = _evenly(texts)
@@ -187,7 +187,7 @@ def _self_labelled(
     if len(looked_at) < len(texts):
         of_these = f"{len(looked_at):,} of the {len(texts):,} unlabelled texts, evenly spaced,"
     if not judgement.favours_own_labels:
-        return [], none, f"Of {of_these} none is trained on: a linear model does not label them well ({judgement})"
+        return [], none, f"Of {of_these} none is trained on: a linear model's labels do not help ({judgement})"
     note = f"Of {of_these} {len(rows):,} are trained on, as a linear model labelled them ({judgement})"
     return [looked_at[row] for row in rows], given, note
 
