@@ -67,7 +67,7 @@ def allowed_range(metadata: Any) -> str:
     return ", ".join(limits)
 
 
-_URL = re.compile(r"""([a-z][a-z0-9+.-]+://)(?:[^/\s'"@]*@)?([^\s'"?]*)(?:\?[^\s'"]*)?""")
+_URL = re.compile(r"""([a-z][a-z0-9+.-]+://)(?:[^/\s'"]*@)?([^\s'"?]*)(?:\?[^\s'"]*)?""", re.IGNORECASE)
 
 
 def without_folders(plain: Any) -> Any:

@@ -268,6 +268,12 @@ def test_what_only_looks_like_an_export_is_refused_in_one_line(tmp_path):
             read(written(tmp_path / name, records))
 
 
+def test_words_and_their_tags_beside_the_whole_text_are_no_export(tmp_path):
+    record = {"text": "Ada left.", "tokens": ["Ada", "left", "."], "labels": ["B-WHO", "O", "O"]}
+    path = written(tmp_path / "a.jsonl", [record] * 3)
+    assert read(path, text="tokens", label="labels") == [("Ada left .", "B-WHO O O")] * 3
+
+
 def test_lines_of_fasttext(tmp_path):
     path = tmp_path / "train.txt"
     lines = ["__label__weather it rains", "__label__sport __label__weather a goal in the rain", "__label__sport a goal"]

@@ -113,6 +113,8 @@ def test_a_missing_package_or_protocol_is_named(tmp_path, monkeypatch):
         loaded("s3://bucket/a.csv", tmp_path)
     with pytest.raises(SettingError, match="s4://bucket/a.csv has an unknown protocol"):
         loaded("s4://bucket/a.csv", tmp_path)
+    with pytest.raises(SettingError, match="is not a URL"):
+        loaded("https://[x/a.csv", tmp_path)
 
 
 def test_commands_read_urls(command, tmp_path, capsys):

@@ -340,3 +340,10 @@ def test_a_refusal_names_the_parameter(parameters, named):
     with pytest.raises(SettingError, match=named) as refused:
         TextClassifier(**TINY | parameters).fit(TEXTS, CLASSES)
     assert not any(f"{group}." in str(refused.value) for group in ("training", "task", "model", "dataset"))
+
+
+def test_rows_can_have_weights_where_the_names_of_labels_are_trained_on_too():
+    texts = [f"{('a warm and witty film', 'a dull empty mess')[row % 2]} {row}" for row in range(12)]
+    labels = ["warm_witty", "dull_mess"] * 6
+    model = TextClassifier(steps=2).fit(texts, labels, sample_weight=[1.0, 3.0] * 6)
+    assert set(model.predict(texts)) <= set(labels)

@@ -13,6 +13,7 @@ from encoderlab.config.commands import DataConfig, InputConfig, OpenRunConfig, T
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Example, Split, WordsExample, in_lists, text_of
 from encoderlab.data.files import FilesDataset
+from encoderlab.data.remote import is_url
 from encoderlab.data.survey import Oddity, odd_rows
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.data.tokens import lengths_of, tokenize_examples
@@ -61,7 +62,8 @@ def _drift_of(config: DataConfig, run: str) -> dict[str, Any]:
     """Return the facts of a file's texts beside those of the training rows, which the run's own settings name."""
     dataset = config.dataset
     path = getattr(dataset, "path", None)
-    if not isinstance(dataset, FilesDataset) or not isinstance(path, str) or not Path(path).is_file():
+    is_file = isinstance(path, str) and (is_url(path) or Path(path).is_file())
+    if not isinstance(dataset, FilesDataset) or not isinstance(path, str) or not is_file:
         remedy = f"Run encoderlab data run={run} new.csv"
         raise SettingError(f"run={run} needs a file of new texts to compare with its training rows", remedy=remedy)
     model = open_model(OpenRunConfig(config.cache_dir, run))

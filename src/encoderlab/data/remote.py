@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from filelock import FileLock
 
@@ -46,9 +46,17 @@ def is_url(name: Any) -> bool:
     return isinstance(name, str) and _URL.match(name) is not None
 
 
+def _parts(url: str) -> SplitResult:
+    """Return the parts of a URL. Raises SettingError if it is none."""
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise SettingError(f"{url[:80]} is not a URL: {error}", allowed="such as https://host/file.csv") from None
+
+
 def without_query(url: str) -> str:
     """Return a URL as reports show it: a query may hold a signature, and what is before an @ a password."""
-    parts = urlsplit(url)
+    parts = _parts(url)
     return parts._replace(query="", fragment="", netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
@@ -67,7 +75,7 @@ def local_files(name: str, cache_dir: Path) -> list[Path]:
 
     Raises DataError if one can neither be copied nor is in the cache.
     """
-    if urlsplit(name).scheme in _HTTP or not glob.has_magic(name):
+    if _parts(name).scheme in _HTTP or not glob.has_magic(name):
         return [local_file(name, cache_dir)]
     with _explained(name):
         import fsspec
@@ -83,13 +91,14 @@ def local_file(name: str, cache_dir: Path) -> Path:
     """Return a path as it is, and a copy of the file at a URL. Raises DataError if there is none."""
     if not is_url(name):
         return Path(name)
-    parts = urlsplit(name)
+    parts = _parts(name)
     return Path(unquote(parts.path)) if parts.scheme == "file" else _copy_of(name, cache_dir)
 
 
 def name_of(url: str) -> str:
     """Return the name of the file at a URL."""
-    return PurePosixPath(unquote(urlsplit(url).path)).name or "data"
+    name = PurePosixPath(unquote(_parts(url).path)).name
+    return "data" if not name or name.startswith(".") or "\0" in name else name
 
 
 def _copy_of(url: str, cache_dir: Path) -> Path:
@@ -125,7 +134,7 @@ def _known_version(folder: Path) -> str | None:
 
 def _copy(url: str, copy: Path, known: str | None) -> None:
     """Copy a file whole, and note its version. Raises _UnchangedError if it is `known`, DataError, or any error."""
-    opened = _opened_http if urlsplit(url).scheme in _HTTP else _opened_by_fsspec
+    opened = _opened_http if _parts(url).scheme in _HTTP else _opened_by_fsspec
     with opened(url, known) as (source, version, size):
         if size is not None and size > MOST_BYTES:
             raise _too_large(url)
@@ -196,7 +205,7 @@ def _opened_by_fsspec(url: str, known: str | None) -> Iterator[Opened]:
 def _explained(url: str) -> Iterator[None]:
     """Raise any error within this context as a DataError, which says what to do about it."""
     shown = without_query(url)
-    scheme = urlsplit(url).scheme
+    scheme = _parts(url).scheme
     try:
         yield
     except (DataError, _UnchangedError):

@@ -293,8 +293,10 @@ def _weighted(prepared: PreparedRun) -> PreparedRun:
         raise DataError("All rows with a weight above 0 are held out", allowed="a weight above 0 in training")
     rows = dict(prepared.rows)
     train = cast("ExampleRows", rows["train"])
-    if train.weights is not None:  # unlabelled texts follow the rows
-        weights = np.concatenate([weights, weights.mean() * train.weights[len(weights) :]])
+    further = len(train) - len(weights)  # the names of labels, and unlabelled texts, follow the rows
+    if further:
+        of_further = np.ones(further) if train.weights is None else train.weights[len(weights) :]
+        weights = np.concatenate([weights, weights.mean() * of_further])
     rows["train"] = train.weighted(weights)
     head_alone = prepared.head_alone
     if head_alone is not None:  # it was fitted without weights

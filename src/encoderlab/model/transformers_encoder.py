@@ -20,14 +20,27 @@ from encoderlab.model.layers import NothingDrawn
 from encoderlab.model.packing import Ids, Mask, Selection, attendable
 
 # The settings of ours that take effect in such an encoder too, by their names in nearly every config.json.
+CHOOSES_CODE = ("auto_map", "use_kernels", "kernel_config")
 OURS = {"dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob"}
 
 
 def transformers_config(fields: dict[str, Any]) -> Any:
-    """Return the config of transformers that has these fields, of which `model_type` names its class."""
+    """Return the config of transformers that has these fields, of which `model_type` names its class.
+
+    Those that choose code, of the folder or of the hub, are left out.
+    """
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    return CONFIG_MAPPING[fields["model_type"]].from_dict(dict(fields))
+    return CONFIG_MAPPING[fields["model_type"]].from_dict(_without_code(fields))
+
+
+def _without_code(fields: dict[str, Any]) -> dict[str, Any]:
+    kept = {}
+    for name, value in fields.items():
+        chooses_code = name.startswith("_") or name.endswith("_implementation") or name in CHOOSES_CODE
+        if not chooses_code:
+            kept[name] = _without_code(value) if isinstance(value, dict) else value
+    return kept
 
 
 class TransformersEncoder(nn.Module):
@@ -154,6 +167,9 @@ def _built(config: TransformersConfig) -> Any:
 
     try:
         theirs = transformers_config(config.transformers)
+        if getattr(theirs, "attention_type", None) == "block_sparse":
+            # BigBird's class leaves sparse attention for good at its first short batch, so it never begins with it.
+            theirs.attention_type = "original_full"
         for ours, name in OURS.items():
             if hasattr(theirs, name):
                 setattr(theirs, name, getattr(config, ours))

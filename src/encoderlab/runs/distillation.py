@@ -13,7 +13,6 @@ import copy
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -25,6 +24,7 @@ from encoderlab.config.commands import DistillConfig, OpenRunConfig, RunConfig, 
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
 from encoderlab.data.examples import Example, TextExample
+from encoderlab.data.remote import local_file
 from encoderlab.data.tokens import tokenize_examples
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Positions
@@ -142,7 +142,8 @@ class Teacher:
         assert isinstance(config, DistillConfig)
         hashes = {"teacher": weights_hash(encoder_folder(config.teacher or "", "teacher"))}
         if config.unlabelled is not None:
-            hashes["unlabelled"] = sha256_of(Path(config.unlabelled).expanduser())
+            path = local_file(config.unlabelled, config.cache).expanduser()
+            hashes["unlabelled"] = sha256_of(path / "state.json" if path.is_dir() else path)
         return hashes
 
 

@@ -36,10 +36,11 @@ MOSTLY_WORDS = 0.9  # of the names; CLINC150 has one called w2
 _WORD = re.compile(r"[^\W\d_]{2,}")  # two letters or more
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FurtherTexts:
     """Texts to learn from, the id of the class of each and its weight in the loss, where a labelled row's is 1; and
-    sentences on why they are used, or not. `source` names where texts without a label came from, if there were any.
+    sentences on why they are used, or not. `source` names where texts without a label came from, if there were any, and
+    `fingerprint` is a hash of all of those.
     """
 
     texts: list[Example] = field(default_factory=list)
@@ -47,14 +48,12 @@ class FurtherTexts:
     weights: list[float] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     source: str | None = None
+    fingerprint: str = ""
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        """Return a hash of the texts and their classes by the name of their source; none without a source."""
-        if self.source is None:
-            return {}
-        listed = [(class_, text_of(text)) for class_, text in zip(self.classes, self.texts, strict=True)]
-        return {self.source: hashlib.sha256(repr(listed).encode()).hexdigest()}
+        """Return the fingerprint by the name of the source; none without a source."""
+        return {} if self.source is None else {self.source: self.fingerprint}
 
     def after(self, rows: Rows, model: Model) -> Rows:
         """Return the labelled `rows` and then these texts."""
@@ -92,7 +91,7 @@ def further_texts(config: FinetuneConfig, start: Model, data: Data, compute: Com
     if len(classes) >= ENOUGH_LABELS * len(np.unique(classes)):
         if file is not None:
             why = f"with {ENOUGH_LABELS} labelled rows for each class or more, they add nothing"
-            found.notes.append(f"The texts of unlabelled={file} are not trained on: {why}")
+            found.notes.append(f"The texts without a label (unlabelled) are not trained on: {why}")
         return found
 
     # The vectors of the encoder as pretrained.
@@ -104,7 +103,9 @@ def further_texts(config: FinetuneConfig, start: Model, data: Data, compute: Com
         names = _add_names(found, encoder, labelled, data.labels)
 
     if source is not None:
-        texts, given, note = _self_labelled(config, encoder, data, labelled, names)
+        candidates = _unlabelled_texts(config, data)
+        found.fingerprint = hashlib.sha256(repr([text_of(text) for text in candidates]).encode()).hexdigest()
+        texts, given, note = _self_labelled(config, encoder, data, labelled, names, candidates)
         _add(found, texts, given, WEIGHT)
         found.notes.append(note)
     return found
@@ -160,13 +161,17 @@ def _add(found: FurtherTexts, texts: Sequence[Example], classes: np.ndarray, wei
 
 
 def _self_labelled(
-    config: FinetuneConfig, encoder: Model, data: Data, labelled: Labelled, names: Labelled
+    config: FinetuneConfig,
+    encoder: Model,
+    data: Data,
+    labelled: Labelled,
+    names: Labelled,
+    texts: Sequence[Example],
 ) -> tuple[list[Example], np.ndarray, str]:
-    """Return the unlabelled texts that self-training labels and their classes, none if that does not help, and a note
-    on what was done.
+    """Return those of the unlabelled `texts` that self-training labels and their classes, none if that does not help,
+    and a note on what was done.
     """
     none = np.empty(0, np.int64)
-    texts = _unlabelled_texts(config, data)
     counts = np.unique(labelled.classes, return_counts=True)[1]
     if not texts or counts.min() < 2:
         why = "each label needs two rows" if texts else "all are blank or among the run's own rows"

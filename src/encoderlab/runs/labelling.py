@@ -150,6 +150,7 @@ class Labelling:
             return None
         self.journal.undo(answer.text_id)
         row = self._row_of[answer.text_id]
+        self.queue.pop(row, None)  # where it may wait to be asked for again
         self.queue = {row: Reason.again if answer.again else Reason(answer.reason), **self.queue}
         self.shown[window] = row
         return answer
