@@ -243,6 +243,22 @@ def test_several_labels_of_a_text_or_none_make_a_file_for_multilabel(opened, tmp
 
 
 @pytest.mark.slow
+def test_an_answer_to_a_text_that_waits_to_be_asked_again_can_be_taken_back(opened):
+    page = opened(LABELS, "random_share=0", "n=4")
+    state = page.ask("show", window="one")
+    wrong = None
+    while state["text"] and state["text"]["reason"] != "again":
+        text = state["text"]["texts"][0]
+        if wrong is None and LABEL_OF[text] == "money":
+            wrong = text
+        state = page.answer(state, label="music", right=text != wrong)
+    state = page.ask("undo", window="one")
+    while state["text"]["texts"] != [wrong]:
+        state = page.ask("undo", window="one")
+    assert state["text"]["label"] is None and state["text"]["reason"] != "again"
+    assert page.ask("show", window="one")["text"]["texts"] == [wrong]
+
+
 def test_a_label_that_looks_wrong_is_asked_for_again_and_stays_unless_a_person_changes_it(opened, tmp_path):
     page = opened(LABELS, "random_share=0", "n=4")
     state = page.ask("show", window="one")

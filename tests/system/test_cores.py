@@ -6,9 +6,10 @@ import sys
 import time
 
 import pytest
+import torch
 
 from encoderlab.system import cores
-from encoderlab.system.device import set_up_compute
+from encoderlab.system.device import ThreadsByLoad, set_up_compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 pytestmark = pytest.mark.usefixtures("same_threads")
@@ -107,6 +108,18 @@ def test_a_run_gives_way_to_a_program_that_begins_and_takes_its_core_back_long_a
     assert watch.look(cores.BusyTimes(12.0, 45.0, 36.0)) == 1
     assert watch.look(cores.BusyTimes(30.0, 99.0, 90.0)) == 0
     assert watch.look(cores.BusyTimes(33.0, 120.0, 99.0)) == 4
+
+
+def test_the_threads_of_a_run_follow_the_load_only_if_nobody_has_set_them(machine, monkeypatch):
+    monkeypatch.setattr(cores, "LOOK_EVERY", -1.0)
+    machine(0)
+    followed, fixed = set_up_compute("cpu"), set_up_compute("cpu", threads=4)
+    for compute, threads in ((fixed, 4), (followed, 1)):
+        machine(0)
+        of_run = ThreadsByLoad(compute)
+        machine(4)
+        of_run.adapt()
+        assert torch.get_num_threads() == threads
 
 
 @pytest.mark.parametrize("settings", [{"threads": 2}, {"deterministic": True}])

@@ -28,8 +28,8 @@ from encoderlab.data.annotation_tools import (
 from encoderlab.data.columns import Columns, listed
 from encoderlab.data.formats import FASTTEXT_LABEL, say_once, text_lines
 from encoderlab.errors import DataError
+from encoderlab.metrics.comparison import SEPARATOR
 
-SEPARATOR = "|"  # between several labels of a text, where a cell holds one value
 _FASTTEXT_LABELS = re.compile(rf"(?:^|\s){FASTTEXT_LABEL}(\S+)")
 _LOOKED_AT = 100  # rows that show the shape of a file
 _WORD = re.compile(r"\w+|[^\w\s]")  # as BERT splits a text before its pieces: punctuation is apart
@@ -219,8 +219,8 @@ def _say_counts(path: Path, counts: Counter[str], names: Sequence[str]) -> None:
         "rejected": "{n} rejected answers are left out",
         "ignored": "{n} ignored or cancelled answers are left out",
         "suggested": "{n} texts have only suggestions, and stay without a label",
-        "not": "{n} rejected answers are read as another label, because all are about one",
-        "disagreements": "on {n} texts people disagree: what most of them said is taken, in {ties} ties nothing",
+        "not": "{n} rejections become a second label, because all are about one",
+        "disagreements": "people disagree on {n} texts: the most common answer counts, in {ties} ties none",
         "unanswered": "{n} texts without an answer are left out",
         "widened": "{n} spans that begin or end within a word are widened to it",
         "overlapping": "{n} spans are left out because another one has the same words",

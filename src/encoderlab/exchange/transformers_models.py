@@ -33,7 +33,7 @@ from encoderlab.exchange.weights import read_config, read_weights, weight_files
 from encoderlab.model.config import HeadSizes, ModelConfig, Pairs, Pooling, TargetKind, TransformersConfig, check_sizes
 from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.model.layers import NothingDrawn
-from encoderlab.model.transformers_encoder import n_segments, reach, stack, transformers_config
+from encoderlab.model.transformers_encoder import n_segments, reach, stack, transformers_config, without_code
 
 # How the classifiers of a type pool, where ours can; others start with the mean.
 BY_TANH = ("albert", "data2vec-text", "ernie", "esm", "esmc", "gte", "ibert", "jina_embeddings_v3", "layoutlm")
@@ -44,15 +44,13 @@ POOLINGS: dict[str, Pooling] = {
     **dict.fromkeys(BY_TANH, Pooling.pooler),
     **dict.fromkeys(BY_GELU, Pooling.gelu_pooler),
 }
-# Fields of config.json that do not belong to the encoder, or choose how it is computed or what it returns.
+# Fields of config.json that do not belong to the encoder, or choose what it returns.
 LEFT_OUT = {
     "architectures",
-    "auto_map",
     "chunk_size_feed_forward",
     "dtype",
     "fusion_config",
     "id2label",
-    "kernel_config",
     "label2id",
     "num_labels",
     "output_attentions",
@@ -63,7 +61,6 @@ LEFT_OUT = {
     "torch_dtype",
     "torchscript",
     "transformers_version",
-    "use_kernels",
 }
 ENCODER = "encoder.model."  # how the names of our weights of such an encoder begin
 OF_TEXTS, OF_TOKENS, NO_HEAD = "ForSequenceClassification", "ForTokenClassification", "Model"
@@ -228,12 +225,7 @@ def _loaded(folder: Path, fields: dict[str, Any], suffix: str, stored: dict[str,
 
 def _of_encoder(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of config.json that say what the encoder computes."""
-    kept = {}
-    for name, value in fields.items():
-        chooses_code = name.startswith("_") or name.endswith("_implementation")
-        if name not in LEFT_OUT and not chooses_code:
-            kept[name] = value
-    return kept
+    return {name: value for name, value in without_code(fields).items() if name not in LEFT_OUT}
 
 
 def _class_of(config: Any, suffix: str) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from encoderlab.metrics.intervals import bootstrap_totals, middle, t_interval, variance
 from encoderlab.metrics.scores import PredictionScores
 
-SEPARATOR = "|"  # between the labels of a set, in predictions.csv
+SEPARATOR = "|"  # between the labels of a set, where a cell holds them
 BOOTSTRAP = "paired bootstrap"
 ROWS_AND_SEEDS = "t test over rows and seeds"
 SEEDS_ALONE = "Welch's t test over seeds"

@@ -5,6 +5,7 @@ It computes all tokens of a padded batch in every layer: neither padding nor wha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import version
 from inspect import signature
 from typing import Any
@@ -19,27 +20,28 @@ from encoderlab.model.config import TransformersConfig
 from encoderlab.model.layers import NothingDrawn
 from encoderlab.model.packing import Ids, Mask, Selection, attendable
 
+CODE = ("auto_map", "use_kernels", "kernel_config")  # fields of config.json that choose what computes the encoder
 # The settings of ours that take effect in such an encoder too, by their names in nearly every config.json.
-CHOOSES_CODE = ("auto_map", "use_kernels", "kernel_config")
 OURS = {"dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob"}
 
 
 def transformers_config(fields: dict[str, Any]) -> Any:
     """Return the config of transformers that has these fields, of which `model_type` names its class.
 
-    Those that choose code, of the folder or of the hub, are left out.
+    Those that choose code are left out: a model in our own format may be a stranger's, too.
     """
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    return CONFIG_MAPPING[fields["model_type"]].from_dict(_without_code(fields))
+    return CONFIG_MAPPING[fields["model_type"]].from_dict(without_code(fields))
 
 
-def _without_code(fields: dict[str, Any]) -> dict[str, Any]:
+def without_code(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a config.json, and of those within it, that do not choose code of the folder or the hub."""
     kept = {}
     for name, value in fields.items():
-        chooses_code = name.startswith("_") or name.endswith("_implementation") or name in CHOOSES_CODE
+        chooses_code = name.startswith("_") or name.endswith("_implementation") or name in CODE
         if not chooses_code:
-            kept[name] = _without_code(value) if isinstance(value, dict) else value
+            kept[name] = without_code(value) if isinstance(value, dict) else value
     return kept
 
 

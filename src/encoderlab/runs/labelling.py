@@ -11,6 +11,7 @@ import numpy as np
 
 from encoderlab.config.commands import LabelConfig, PredictionFormat
 from encoderlab.data.examples import texts_of
+from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.runs.answers import Answer, AnswerJournal, Measured, text_id_of
 from encoderlab.runs.labels_so_far import accuracy_so_far, contradicted
 from encoderlab.runs.pool import Pool, rows_to_write, types_to_write
@@ -18,7 +19,6 @@ from encoderlab.runs.row_files import WRITERS
 from encoderlab.runs.selection import UNLABELLED, Chosen, Reason, choose_rows, classifier_of
 from encoderlab.system.files import sha256_of, written_whole
 
-SEPARATOR = "|"  # between several labels of a text
 MOST_DOUBTED = 2  # labels that are asked for again after a round
 
 

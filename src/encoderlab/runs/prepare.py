@@ -303,7 +303,12 @@ def choose_further_texts(
     """
     if start is None or not isinstance(config, FinetuneConfig) or not isinstance(data, Data):
         return FurtherTexts()
-    further = processes.broadcast_from_main(lambda: further_texts(config, start, data, compute))
+    further = FurtherTexts()
+    with processes.main_process_first():  # the others wait for as long as it takes
+        if processes.is_main:
+            further = further_texts(config, start, data, compute)
+    chosen = further
+    further = processes.broadcast_from_main(lambda: chosen)
     for note in further.notes:
         print(note, file=sys.stderr)
     return further
