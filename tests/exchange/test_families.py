@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 import transformers
 from torch.testing import assert_close
@@ -66,6 +67,28 @@ def test_hidden_states_equal_those_of_transformers(family, head, tmp_path):
     assert_equal_to(theirs, model, tokenizer, texts[:2], [TEXTS[5], "A bad"], length=limit)
     inputs = assert_equal_to(theirs, model, tokenizer, texts[2:], length=limit)
     assert inputs["input_ids"].shape[1] == limit
+
+
+@pytest.mark.parametrize("family", CONFIGS)
+def test_a_missing_head_is_refused_unless_the_encoder_was_written_without_one(family, tmp_path):
+    def state_masked_lm(folder):
+        fields = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        fields["architectures"] = [fields["architectures"][0].removesuffix("Model") + "ForMaskedLM"]
+        (folder / "config.json").write_text(json.dumps(fields), encoding="utf-8")
+
+    # As in all-mpnet-base-v2: AutoModel wrote the weights, and config.json names the class that training began with.
+    theirs, tokenizer = folder_of(family, tmp_path / "alone")
+    state_masked_lm(tmp_path / "alone")
+    assert_equal_to(theirs, opened(tmp_path / "alone"), tokenizer, ["A good film"])
+
+    # The encoder of a model that had a head: somebody has lost it.
+    theirs, _ = folder_of(family, tmp_path / "lost")
+    body = transformers.AutoModelForMaskedLM.from_config(theirs.config).base_model_prefix
+    weights = {f"{body}.{name}": weight for name, weight in theirs.state_dict().items()}
+    safetensors.torch.save_file(weights, tmp_path / "lost" / "model.safetensors")
+    state_masked_lm(tmp_path / "lost")
+    with pytest.raises(DataError, match="its weights lack"):
+        opened(tmp_path / "lost")
 
 
 @pytest.mark.parametrize("family", CONFIGS)

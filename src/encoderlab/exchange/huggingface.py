@@ -5,7 +5,6 @@ What a family calls our weights and our settings is in `families`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -280,9 +279,12 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     pad_id = _number(folder, fields, "pad_token_id", family.pad_id) if family.positions_follow_pad else 0
     if not 0 <= pad_id <= 2**31:
         raise DataError(f"{folder}: config.json states pad_token_id={pad_id}", allowed="an id of the vocabulary")
-    stored = _normal_weights(folder, family, tied=fields.get("tie_word_embeddings", True))
+    written = _written_weights(folder)
+    stored = _normal_weights(folder, family, written, tied=fields.get("tie_word_embeddings", True))
     family.from_theirs(stored, pad_id)
-    _refuse_missing_heads(folder, fields, family, stored)
+    # all-mpnet-base-v2 and its like were written without a head, and still name the class that training began with.
+    if any(name.startswith(f"{family.body}.") for name in written):
+        _refuse_missing_heads(folder, fields, family, stored)
     heads, pair_head = heads_of(fields, family, stored)
     labels = labels_of(folder, fields, heads, pair_head)
     untied = f"{family.heads['masked_token_head.decoder']}.weight" in stored
@@ -372,14 +374,27 @@ def _shapes(config: ModelConfig, vocabulary_size: int, heads: HeadSizes, *, pool
     return weight_shapes(config, vocabulary_size, 0, heads) | pool
 
 
-def _normal_weights(folder: Path, family: FamilyFormat, *, tied: bool) -> dict[str, Tensor]:
+def _written_weights(folder: Path) -> dict[str, Tensor]:
+    """Return all weights of the folder by their names. Raises DataError if two have the same."""
+    weights: dict[str, Tensor] = {}
+    for file in weight_files(folder):
+        for name, weight in read_weights(file).items():
+            if name in weights:
+                raise DataError(f"{folder} has two weights named {name}", remedy="Use another checkpoint")
+            weights[name] = weight
+    return weights
+
+
+def _normal_weights(
+    folder: Path, family: FamilyFormat, written: Mapping[str, Tensor], *, tied: bool
+) -> dict[str, Tensor]:
     """Return the weights by the names that transformers gives them today, without duplicates such as a tied decoder.
 
     As in transformers, a decoder that differs from the embeddings is not tied, whatever config.json says.
     """
     stored: dict[str, Tensor] = {}
-    for written, weight in chain.from_iterable(read_weights(file).items() for file in weight_files(folder)):
-        name = family.normal_name(written)
+    for name_in_file, weight in written.items():
+        name = family.normal_name(name_in_file)
         if name.endswith(_BUFFERS) or name.startswith(family.unused):
             continue
         if name in stored:
