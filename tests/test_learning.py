@@ -8,8 +8,8 @@ import torch
 from encoderlab.config.commands import RunConfig
 from encoderlab.data.built_in import BracketsDataset, ReverseDataset
 from encoderlab.data.examples import Split, TextExample
+from encoderlab.data.token_store import tokenize_examples
 from encoderlab.data.tokenizers import SymbolsConfig
-from encoderlab.data.tokens import tokenize_examples
 from encoderlab.model.config import Activation, ModelConfig, Pooling, Positions
 from encoderlab.runs.prepare import prepare
 from encoderlab.system.processes import SINGLE_PROCESS

@@ -4,11 +4,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from encoderlab.data import tokens
+from encoderlab.data import token_store
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Split, TextExample, WordsExample
+from encoderlab.data.token_store import tokenize_examples
 from encoderlab.data.tokenizers import SymbolsConfig
-from encoderlab.data.tokens import tokenize_examples
 from encoderlab.errors import DataError
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.multilabel import MultilabelConfig
@@ -32,13 +32,13 @@ def data_of(texts=TEXTS, labels=LABELS, pairs=None):
 def encoded(monkeypatch):
     """Return a list of all texts that have been tokenised."""
     texts = []
-    encode = tokens._block
+    encode = token_store._block
 
     def counting(examples, *arguments, **settings):
         texts.extend(examples)
         return encode(examples, *arguments, **settings)
 
-    monkeypatch.setattr(tokens, "_block", counting)
+    monkeypatch.setattr(token_store, "_block", counting)
     return texts
 
 
@@ -150,15 +150,15 @@ def test_a_damaged_store_is_rebuilt_with_a_line_and_gives_the_same_batches(tmp_p
 
 def test_a_store_of_another_version_is_never_read(tmp_path, monkeypatch):
     expected = batch_of(data_of(), tmp_path / "new")
-    encode = tokens._block
+    encode = token_store._block
 
     def with_other_ids(*arguments, **settings):
         block = encode(*arguments, **settings)
         return {name: (numbers[::-1], counts) for name, (numbers, counts) in block.items()}
 
     with monkeypatch.context() as patch:
-        patch.setattr(tokens, "STORE_VERSION", tokens.STORE_VERSION - 1)
-        patch.setattr(tokens, "_block", with_other_ids)
+        patch.setattr(token_store, "STORE_VERSION", token_store.STORE_VERSION - 1)
+        patch.setattr(token_store, "_block", with_other_ids)
         assert batch_of(data_of(), tmp_path) != expected
     assert batch_of(data_of(), tmp_path) == expected
 

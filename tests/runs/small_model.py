@@ -4,8 +4,8 @@ import torch
 
 from encoderlab.config.commands import RunConfig
 from encoderlab.data.examples import TextExample
+from encoderlab.data.token_store import tokenize_examples
 from encoderlab.data.tokenizers import SymbolsConfig
-from encoderlab.data.tokens import tokenize_examples
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.model import Model

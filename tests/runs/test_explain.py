@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from encoderlab.config.commands import AttentionConfig
 from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.examples import TextExample, texts_of
-from encoderlab.data.tokens import repeated, tokenize_examples
+from encoderlab.data.token_store import repeated, tokenize_examples
 from encoderlab.errors import DataError
 from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
 from encoderlab.runs.explain import selected_examples, word_importance

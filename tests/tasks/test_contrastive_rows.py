@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from encoderlab.data.examples import TextExample
-from encoderlab.data.tokens import tokenize_examples
+from encoderlab.data.token_store import tokenize_examples
 from encoderlab.tasks.contrastive import ContrastiveConfig
 from encoderlab.tasks.contrastive_rows import ContrastiveRows
 from encoderlab.tasks.sequences import SequenceFormat

@@ -15,8 +15,8 @@ from encoderlab.data.examples import Example, Split, WordsExample, in_lists, tex
 from encoderlab.data.files import FilesDataset
 from encoderlab.data.remote import is_url
 from encoderlab.data.survey import Oddity, odd_rows
+from encoderlab.data.token_store import lengths_of, tokenize_examples
 from encoderlab.data.tokenizers import Tokenizer
-from encoderlab.data.tokens import lengths_of, tokenize_examples
 from encoderlab.errors import SettingError
 from encoderlab.reports.blocks import json_safe
 from encoderlab.reports.drift import show_drift

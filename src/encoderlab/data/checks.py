@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from encoderlab.data.columns import NO, YES, Columns, Where, flat, is_list, mapped_array, plain
-from encoderlab.data.examples import JOINT
-from encoderlab.data.markup import without_html
+from encoderlab.data.examples import JOINT, without_html
 from encoderlab.errors import DataError
 
 LONGEST_TEXT = 10_000_000  # bytes in UTF-8: a novel has one, and tokenising ten takes seconds

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from encoderlab.data.examples import Folded, Split
 from encoderlab.data.survey import SplitSurvey, survey_of
-from encoderlab.data.token_store import TokenStore
-from encoderlab.data.tokens import tokenize_split
+from encoderlab.data.token_store import TokenStore, tokenize_split
 from encoderlab.errors import DataError
 
 if TYPE_CHECKING:

@@ -5,7 +5,9 @@ A split knows where each of its rows was read (`Split.where`), so that messages 
 
 from __future__ import annotations
 
+import html
 import mmap
+import re
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +18,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
 import numpy as np
 
-from encoderlab.data.markup import without_html
 from encoderlab.errors import DataError
 
 if TYPE_CHECKING:
@@ -31,6 +32,14 @@ IN_MEMORY = 64 * 2**20  # bytes of rows that stay in memory; more are kept in a 
 JOINT = " | "  # between the columns that make up a text
 _AT_A_TIME = 1000
 Item = TypeVar("Item")
+# HTML in texts: how it is recognised, and what of it is not shown.
+MARKUP = re.compile("</?[a-zA-Z][^<>]*>|&(?:amp|lt|gt|quot|nbsp|#[0-9]+|#x[0-9a-fA-F]+);")
+_NOT_SHOWN = re.compile(r"<!--.*?-->|<(script|style)\b[^<>]*>.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
+_WITHIN_WORDS = re.compile(
+    r"</?(?:a|abbr|b|bdi|bdo|cite|code|dfn|em|font|i|kbd|mark|q|s|small|span|strong|sub|sup|u|var|wbr)\b[^<>]*>",
+    re.IGNORECASE,
+)
+_TAG = re.compile(r"\s*(?:</?[a-zA-Z][^<>]*>\s*)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +75,19 @@ class WordsExample:
 
 
 Example = TextExample | WordsExample
+
+
+def without_html(text: str) -> str:
+    """Return what a page with this text shows: no tags, comments and scripts, and characters instead of their names.
+
+    Tags that begin a new line or block become a blank. A text without HTML is returned as it is.
+    """
+    if MARKUP.search(text) is None and "<!--" not in text:
+        return text
+    shown = _NOT_SHOWN.sub(" ", text)
+    shown = _WITHIN_WORDS.sub("", shown)
+    shown = _TAG.sub(" ", shown)
+    return html.unescape(shown).replace("\xa0", " ").strip()
 
 
 def texts_of(example: Example) -> tuple[str, ...]:

@@ -15,9 +15,8 @@ from encoderlab.data import formats
 from encoderlab.data.data import Data
 from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset, DatasetConfig
 from encoderlab.data.documents import Documents, DocumentStream, StreamSettings, paragraphs, stream_of_files
-from encoderlab.data.examples import Split
+from encoderlab.data.examples import Split, without_html
 from encoderlab.data.formats import Dialect, Format, OnMissing, Quoting, format_of, saved_splits
-from encoderlab.data.markup import without_html
 from encoderlab.data.remote import is_url, source_of, without_query
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from encoderlab.data.examples import Split, text_of
-from encoderlab.data.markup import MARKUP
+from encoderlab.data.examples import MARKUP, Split, text_of
 
 _BATCH = 10_000
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd: multiplying by it loses nothing

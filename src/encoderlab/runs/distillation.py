@@ -25,7 +25,7 @@ from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
 from encoderlab.data.examples import Example, TextExample
 from encoderlab.data.remote import local_file
-from encoderlab.data.tokens import tokenize_examples
+from encoderlab.data.token_store import tokenize_examples
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Positions
 from encoderlab.model.heads import MeanPool

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from encoderlab.config.commands import AttentionConfig, ExplainConfig
 from encoderlab.data.examples import Example, texts_of
-from encoderlab.data.token_store import TokenStore
-from encoderlab.data.tokens import repeated, tokenize_examples
+from encoderlab.data.token_store import TokenStore, repeated, tokenize_examples
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.explanation import Importance, WordImportance
 from encoderlab.runs.inputs import split_examples

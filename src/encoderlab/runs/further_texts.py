@@ -20,7 +20,7 @@ from encoderlab.baselines.supervised import MOST_FROZEN_CHARACTERS, MOST_FROZEN_
 from encoderlab.config.commands import FinetuneConfig
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Example, Split, TextExample, key_of, text_of
-from encoderlab.data.tokens import tokenize_examples
+from encoderlab.data.token_store import tokenize_examples
 from encoderlab.errors import SettingError
 from encoderlab.runs.model import Model
 from encoderlab.runs.self_training import WEIGHT, Labelled, judged_by_folds, judged_on, self_label

@@ -20,8 +20,8 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.config.commands import RunConfig, VectorPooling
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.examples import Example, TextExample, WordsExample
+from encoderlab.data.token_store import tokenize_examples
 from encoderlab.data.tokenizers import Tokenizer
-from encoderlab.data.tokens import tokenize_examples
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.metrics.novelty import Novelty
 from encoderlab.metrics.scores import SplitScores

@@ -11,9 +11,8 @@ import numpy as np
 from encoderlab.data.data import Data
 from encoderlab.data.dataset import Pack
 from encoderlab.data.documents import Documents
-from encoderlab.data.token_store import TokenStore
+from encoderlab.data.token_store import TokenStore, lengths_of
 from encoderlab.data.tokenizers import Tokenizer
-from encoderlab.data.tokens import lengths_of
 from encoderlab.errors import DataError
 from encoderlab.tasks.pretraining import DocumentTaskConfig
 from encoderlab.tasks.sentence_rows import SentenceRows

@@ -13,8 +13,7 @@ import numpy as np
 import torch
 
 from encoderlab.batch import Batch, TeacherOutputs
-from encoderlab.data.token_store import Column, TokenStore
-from encoderlab.data.tokens import joined, lengths_of
+from encoderlab.data.token_store import Column, TokenStore, joined, lengths_of
 from encoderlab.tasks.sequences import SequenceFormat
 
 
