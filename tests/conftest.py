@@ -229,7 +229,7 @@ def stand_in_encoders(tmp_path_factory):
 
     from encoderlab.config.commands import RunConfig
     from encoderlab.data.built_in import BracketsDataset
-    from encoderlab.data.tokenizers import WordPieceConfig
+    from encoderlab.data.tokenizer_config import WordPieceConfig
     from encoderlab.model.config import HeadSizes, ModelConfig, Pairs
     from encoderlab.model.heads import EncoderWithHeads
     from encoderlab.runs.model import UNASSIGNED, Model, Provenance

@@ -9,7 +9,7 @@ from encoderlab.config.commands import RunConfig
 from encoderlab.data.built_in import BracketsDataset, ReverseDataset
 from encoderlab.data.examples import Split, TextExample
 from encoderlab.data.token_store import tokenize_examples
-from encoderlab.data.tokenizers import SymbolsConfig
+from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.model.config import Activation, ModelConfig, Pooling, Positions
 from encoderlab.runs.prepare import prepare
 from encoderlab.system.processes import SINGLE_PROCESS

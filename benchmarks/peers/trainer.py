@@ -91,7 +91,7 @@ def _options() -> argparse.Namespace:
 def _intents(limit: int | None) -> tuple[list[str], list[int], PreTrainedTokenizerBase]:
     """Return the built-in task, with the tokenizer that ours trains on it."""
     from encoderlab.data.built_in import IntentsDataset
-    from encoderlab.data.tokenizers import WordPieceConfig
+    from encoderlab.data.tokenizer_config import WordPieceConfig
 
     cache = Path(os.environ.get("ENCODERLAB_CACHE", "~/.cache/encoderlab")).expanduser()
     train = IntentsDataset(limit=limit).load(cache).by_name["train"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertForSequenceClassification
 
-from encoderlab.data.tokenizers import WordPieceConfig
+from encoderlab.data.tokenizer_config import WordPieceConfig
 
 TEXTS = [
     "the quick brown fox",

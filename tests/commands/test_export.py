@@ -16,7 +16,7 @@ from torch.testing import assert_close
 from encoderlab.config.commands import OpenRunConfig, RunConfig
 from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.examples import TextExample
-from encoderlab.data.tokenizers import WordPieceConfig
+from encoderlab.data.tokenizer_config import WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads

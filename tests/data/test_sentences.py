@@ -14,7 +14,7 @@ from encoderlab.data.sentences import (
     prepared,
     splitter_for,
 )
-from encoderlab.data.tokenizers import SymbolsConfig, WordPieceConfig
+from encoderlab.data.tokenizer_config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError
 
 NLTK_DATA = Path(__file__).resolve().parents[3] / "shared" / "nltk_data"

@@ -13,13 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, models, normalizers, pre_tokenizers
 
-from encoderlab.data.tokenizers import (
-    BERT_SPECIALS,
-    PretrainedConfig,
-    SymbolsConfig,
-    Tokenizer,
-    WordPieceConfig,
-)
+from encoderlab.data.tokenizer_config import PretrainedConfig, SymbolsConfig, WordPieceConfig
+from encoderlab.data.tokenizers import BERT_SPECIALS, Tokenizer
 from encoderlab.errors import DataError
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -178,7 +173,7 @@ def test_the_vocabulary_size_is_a_limit_even_if_there_are_more_characters(tmp_pa
 TRAIN = """
 import sys
 from pathlib import Path
-from encoderlab.data.tokenizers import WordPieceConfig
+from encoderlab.data.tokenizer_config import WordPieceConfig
 texts = [f"{a}{b}{c} {c}{a} {b}{c}" for a in "abcdefgh" for b in "ijklmnop" for c in "qrstuvwx"]  # ties everywhere
 WordPieceConfig(vocabulary_size=150).build(lambda: texts, Path(sys.argv[1]))
 print(next(Path(sys.argv[1]).rglob("tokenizer.json")).read_text())
@@ -220,7 +215,7 @@ def test_a_damaged_tokenizer_in_the_cache_is_rebuilt_with_a_line_that_says_so(tm
 BUILD = """
 import json, sys
 from pathlib import Path
-from encoderlab.data.tokenizers import PretrainedConfig
+from encoderlab.data.tokenizer_config import PretrainedConfig
 from encoderlab.errors import UserError
 name, texts = sys.argv[1], json.loads(sys.argv[2])
 try:

@@ -8,7 +8,7 @@ from encoderlab.data import token_store
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Split, TextExample, WordsExample
 from encoderlab.data.token_store import tokenize_examples
-from encoderlab.data.tokenizers import SymbolsConfig
+from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.multilabel import MultilabelConfig

@@ -5,7 +5,7 @@ import torch
 from encoderlab.config.commands import RunConfig
 from encoderlab.data.examples import TextExample
 from encoderlab.data.token_store import tokenize_examples
-from encoderlab.data.tokenizers import SymbolsConfig
+from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.model import Model

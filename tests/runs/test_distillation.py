@@ -12,7 +12,7 @@ from encoderlab.config.commands import DistillConfig, StudentStart
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Split, TextExample, WordsExample
 from encoderlab.data.token_store import tokenize_examples
-from encoderlab.data.tokenizers import SymbolsConfig
+from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import HeadSizes, ModelConfig
 from encoderlab.model.heads import EncoderWithHeads

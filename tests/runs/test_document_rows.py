@@ -10,7 +10,7 @@ from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
 from encoderlab.data.dataset import Pack
 from encoderlab.data.sentences import SentenceSplitter
-from encoderlab.data.tokenizers import SymbolsConfig
+from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.runs.document_facts import guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.tasks.pretraining import SecondSentence

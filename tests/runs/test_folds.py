@@ -4,7 +4,7 @@ import pytest
 
 from encoderlab.config.commands import RunConfig
 from encoderlab.data.built_in import BracketsDataset
-from encoderlab.data.tokenizers import SymbolsConfig
+from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.reports.folds import OUT_OF_FOLD

@@ -8,7 +8,7 @@ import torch
 
 from encoderlab.config.commands import OpenRunConfig, RunConfig
 from encoderlab.data.built_in import ReverseDataset
-from encoderlab.data.tokenizers import SymbolsConfig
+from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.model.config import Activation, HeadSizes, ModelConfig, Positions
 from encoderlab.model.heads import EncoderWithHeads

@@ -11,7 +11,7 @@ import torch
 
 from encoderlab.config.commands import AsPretrained, FinetuneConfig, RunConfig
 from encoderlab.data.built_in import BracketsDataset
-from encoderlab.data.tokenizers import AsPretrainedTokenizer, SymbolsConfig
+from encoderlab.data.tokenizer_config import AsPretrainedTokenizer, SymbolsConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import HeadSizes, ModelConfig, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads

@@ -15,7 +15,7 @@ from encoderlab.config.commands import RunConfig
 from encoderlab.config.composing import settings_from_dict
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.built_in import BracketsDataset
-from encoderlab.data.tokenizers import SymbolsConfig
+from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Norm
 from encoderlab.runs.records import record_start, run_facts

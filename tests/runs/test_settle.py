@@ -12,7 +12,7 @@ from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.files import FilesDataset
 from encoderlab.data.survey import SplitSurvey
-from encoderlab.data.tokenizers import SymbolsConfig, WordPieceConfig
+from encoderlab.data.tokenizer_config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, Pairs
 from encoderlab.runs.settle import Facts, settle, too_few_to_hold_out

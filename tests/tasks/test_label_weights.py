@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from encoderlab.data.tokenizers import SymbolsConfig
+from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.model.heads import EncoderWithHeads

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from encoderlab.batch import Batch
-from encoderlab.data.tokenizers import Tokenizer, _wordpiece
+from encoderlab.data.tokenizer_config import _wordpiece
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.tasks.pretraining import PretrainingConfig
 
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -10,7 +10,8 @@ from encoderlab.batch import Batch, Prediction, TeacherOutputs
 from encoderlab.data.dataset import Pack
 from encoderlab.data.examples import TextExample
 from encoderlab.data.token_store import tokenize_examples
-from encoderlab.data.tokenizers import SymbolsConfig, Tokenizer, WordPieceConfig
+from encoderlab.data.tokenizer_config import SymbolsConfig, WordPieceConfig
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.tasks.pretraining import PAIR_LABELS, PretrainingConfig, SecondSentence
 from encoderlab.tasks.sentence_rows import SentenceRows, Sentences, draw_pairs, passages_of

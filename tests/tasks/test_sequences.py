@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.token_store import tokenize_examples
-from encoderlab.data.tokenizers import SymbolsConfig
+from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import SettingError
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.rows import followed_by

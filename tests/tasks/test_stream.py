@@ -9,7 +9,7 @@ import pytest
 from encoderlab.data.dataset import Pack
 from encoderlab.data.documents import DocumentStream, stream_of_files
 from encoderlab.data.sentences import block_of
-from encoderlab.data.tokenizers import SymbolsConfig
+from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import DataError
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.pretraining import PretrainingConfig

@@ -14,7 +14,7 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.data.dataset import Pack
 from encoderlab.data.examples import TextExample, WordsExample
 from encoderlab.data.token_store import tokenize_examples
-from encoderlab.data.tokenizers import SymbolsConfig, WordPieceConfig
+from encoderlab.data.tokenizer_config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.tasks.classification import ClassificationConfig, ClassificationScore
 from encoderlab.tasks.multilabel import MultilabelConfig, MultilabelScore

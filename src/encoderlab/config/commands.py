@@ -3,20 +3,17 @@
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from encoderlab.data import tokenizers
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.formats import Dialect, Quoting, refuse_unknown
+from encoderlab.data.tokenizer_config import TokenizerConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelChoice, ModelConfig, Pairs, Pooling, check_reach
 from encoderlab.settings import CACHE, REQUIRED, check_settings, setting
 from encoderlab.shipped import SHIPPED
 from encoderlab.tasks.task import TaskConfig
 from encoderlab.training.config import Precision, TrainingConfig
-
-if TYPE_CHECKING:
-    pass
 
 RUN_DIR = "Folder for what this run writes; null: outputs/<command>/<task>/<time>-<uid>."
 UNLIKE_TRAINING = (
@@ -60,7 +57,7 @@ class RunConfig(CommandConfig):
 
     task: TaskConfig = setting(REQUIRED, "What the encoder learns to predict.")
     dataset: DatasetConfig = setting(REQUIRED, "Where examples come from.")
-    tokenizer: tokenizers.TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
+    tokenizer: TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
     model: ModelChoice = setting(REQUIRED, "Size and shape of the encoder.")
     training: TrainingConfig = setting(REQUIRED, "Length, batch, optimizer, schedule, precision and device.")
     seed: int = setting(0, "Seed of the weights, the batches and dropout.", minimum=0, maximum=2**32 - 1)
@@ -386,7 +383,7 @@ class DataConfig(CommandConfig):
     run: str | None = setting(None, "A run folder: compare the file's texts with that run's training rows.")
     task: TaskConfig = setting(REQUIRED, "What the rows are for.")
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
-    tokenizer: tokenizers.TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
+    tokenizer: TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
     model: ModelChoice = setting(REQUIRED, "The encoder that will read them: only its max_length matters here.")
     examples: int = setting(3, "How many labelled rows of each split to show, with their tokens.", minimum=0)
     format: TableFormat = setting(TableFormat.table, "How the facts are printed: table, or json for programs.")
@@ -398,7 +395,7 @@ class BaselineConfig(CommandConfig):
 
     task: TaskConfig = setting(REQUIRED, "What to predict for the rows.")
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
-    tokenizer: tokenizers.TokenizerConfig | None = setting(None, "Set by tasks on symbols.", internal=True)
+    tokenizer: TokenizerConfig | None = setting(None, "Set by tasks on symbols.", internal=True)
     split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.")
     format: TableFormat = setting(TableFormat.table, "How the scores are printed: table, or json for programs.")
 

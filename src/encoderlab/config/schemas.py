@@ -24,10 +24,10 @@ from encoderlab.config.commands import (
     SelectConfig,
     ServeConfig,
 )
-from encoderlab.data import tokenizers
 from encoderlab.data.built_in import ArticlesDataset, BracketsDataset, IntentsDataset, ReverseDataset
 from encoderlab.data.files import FilesDataset
 from encoderlab.data.hub import HubDataset, WikipediaDataset
+from encoderlab.data.tokenizer_config import AsPretrainedTokenizer, PretrainedConfig, SymbolsConfig, WordPieceConfig
 from encoderlab.model.config import ModelConfig, TransformersConfig
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.contrastive import ContrastiveConfig
@@ -57,10 +57,10 @@ SCHEMAS: dict[tuple[str, str], type] = {
     ("dataset", "files"): FilesDataset,
     ("dataset", "hub"): HubDataset,
     ("dataset", "wikipedia"): WikipediaDataset,
-    ("tokenizer", "wordpiece"): tokenizers.WordPieceConfig,
-    ("tokenizer", "pretrained"): tokenizers.PretrainedConfig,
-    ("tokenizer", "symbols"): tokenizers.SymbolsConfig,
-    ("tokenizer", "as_pretrained"): tokenizers.AsPretrainedTokenizer,
+    ("tokenizer", "wordpiece"): WordPieceConfig,
+    ("tokenizer", "pretrained"): PretrainedConfig,
+    ("tokenizer", "symbols"): SymbolsConfig,
+    ("tokenizer", "as_pretrained"): AsPretrainedTokenizer,
     ("model", "model"): ModelConfig,
     ("model", "as_pretrained"): AsPretrained,
     ("training", "training"): TrainingConfig,

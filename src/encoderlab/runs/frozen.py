@@ -19,7 +19,7 @@ from encoderlab.baselines.supervised import (
 from encoderlab.batch import Batch, Prediction
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Split, TextExample
-from encoderlab.data.tokenizers import SymbolsConfig, TokenizerConfig
+from encoderlab.data.tokenizer_config import SymbolsConfig, TokenizerConfig
 from encoderlab.model.heads import OF_ALL_TOKENS, WIDTH, compared
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import read_model

@@ -22,7 +22,8 @@ from torch import Tensor
 from encoderlab.config.commands import OpenRunConfig, RunConfig
 from encoderlab.config.composing import settings_from_dict
 from encoderlab.config.schemas import SAVED_SCHEMAS, settings_to_dict
-from encoderlab.data.tokenizers import PretrainedConfig, Tokenizer
+from encoderlab.data.tokenizer_config import PretrainedConfig
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.exchange.sentences import normalizes, sentence_pooling
 from encoderlab.exchange.weights import check_shapes, read_config, read_weights

@@ -11,7 +11,9 @@ from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
-from encoderlab.data.tokenizers import AsPretrainedTokenizer, Tokenizer
+from encoderlab.data.hub import http_error, hub_answers, quiet
+from encoderlab.data.tokenizer_config import AsPretrainedTokenizer
+from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.sentences import sentence_pooling
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
@@ -20,7 +22,6 @@ from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import encoder_shape, model_folder, read_model
 from encoderlab.shipped import shipped_folder, suggestion
 from encoderlab.system.files import sha256_of
-from encoderlab.system.hub_access import http_error, hub_answers, quiet
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.task import TaskConfig
 from encoderlab.tasks.vectors import EncodingConfig

@@ -115,7 +115,7 @@ class Pretraining(Task):
         self.mask_id = tokenizer.mask_id
         self.heads = HeadSizes(sequence_classes=len(self.labels) or None, vocabulary=True)
         pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
-        self.is_ordinary = np.array([piece is not None for piece in pieces])
+        self.is_ordinary = np.array([piece != "" for piece in pieces])
         self.is_ordinary[list(tokenizer.special_ids)] = False
         ordinary = torch.from_numpy(np.flatnonzero(self.is_ordinary))
         self._tables = {torch.device("cpu"): (ordinary, torch.from_numpy(self.is_ordinary))}
