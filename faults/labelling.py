@@ -145,7 +145,7 @@ def label(folder: str, cache: str, notes: str, n: int) -> None:
 
 
 def label_late(folder: str, cache: str, notes: str, n: int) -> None:
-    """The same with a journal that is not safe: a line is on the disk only after the next one was confirmed."""
+    """The same with a journal that is not safe: a line is on the disk only after the next three were confirmed."""
     from encoderlab.runs.answers import AnswerJournal
 
     add = AnswerJournal._add
@@ -153,7 +153,7 @@ def label_late(folder: str, cache: str, notes: str, n: int) -> None:
 
     def add_late(journal: AnswerJournal, kind: str, **entry: Any) -> None:
         held.append((kind, entry))
-        if len(held) > 1:
+        if len(held) > 3:
             earlier, content = held.pop(0)
             add(journal, earlier, **content)
 

@@ -49,7 +49,7 @@ def test_a_save_without_fsync_is_exposed_by_lost_power(tmp_path):
 
 @pytest.mark.slow
 def test_answers_that_are_confirmed_before_they_are_saved_are_exposed_by_a_kill(tmp_path):
-    found = failures(labelling.killed, tmp_path, 6, work="label_late")
+    found = failures(labelling.killed, tmp_path, 8, work="label_late")
     assert any("was confirmed" in failure for failure in found)
 
 
