@@ -17,8 +17,15 @@ import numpy as np
 from benchmarks.processes import grid, provenance
 from benchmarks.selecting import MOST_ROWS, Texts, read_texts
 from encoderlab.baselines.supervised import one_thread_quietly
-from encoderlab.runs.further_texts import LEAST_KAPPA_OF_NAMES, kappa_of_names, words_of
-from encoderlab.runs.self_training import Labelled, fitted, judged_by_folds, self_label
+from encoderlab.runs.further_texts import (
+    LEAST_KAPPA_OF_NAMES,
+    Labelled,
+    fitted,
+    judged_by_folds,
+    kappa_of_names,
+    self_label,
+    words_of,
+)
 
 UNLABELLED_SETS = ("subjectivity", "sms_spam", "tweet_offensive", "financial_phrasebank", "bbc_news", "clinc150")
 FEWEST_ROWS = (1, 4, 8, 32)  # for each label

@@ -9,7 +9,7 @@ import pytest
 
 import encoderlab
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.novelty import NOVELTY
+from encoderlab.runs.model_folder import NOVELTY
 
 TEXTS = {
     "refund": ["I want my money back", "please refund my order", "refund the broken kettle", "return my payment"],

@@ -4,7 +4,7 @@ from encoderlab.data.dataset import Pack
 from encoderlab.data.documents import Documents, DocumentSplit, SentenceReader, fingerprint
 from encoderlab.data.sentences import SentenceSplitter
 from encoderlab.data.tokenizer_config import WordPieceConfig
-from encoderlab.runs.tokens import Tokens
+from encoderlab.runs.load_data import Tokens
 from encoderlab.tasks.pretraining import PretrainingConfig
 
 

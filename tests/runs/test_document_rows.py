@@ -12,7 +12,8 @@ from encoderlab.data.dataset import Pack
 from encoderlab.data.sentences import SentenceSplitter
 from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import DataError
-from encoderlab.runs.document_facts import guessed_pairs, guessed_tokens, pair_facts
+from encoderlab.runs.finish import guessed_pairs, guessed_tokens
+from encoderlab.runs.load_data import pair_facts
 from encoderlab.tasks.pretraining import SecondSentence
 from tests.runs.small_documents import DOCUMENTS, LONG, documents_of, rows_in, tokenizer_of
 

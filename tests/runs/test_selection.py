@@ -5,8 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from encoderlab.runs.labels_so_far import accuracy_so_far, unlike_neighbours
-from encoderlab.runs.selection import UNLABELLED, Reason, choose_rows, classifier_of
+from encoderlab.runs.selection import UNLABELLED, Reason, accuracy_so_far, choose_rows, classifier_of, unlike_neighbours
 
 
 def clusters(sizes, seed=0, noise=0.1):

@@ -23,9 +23,9 @@ from encoderlab.reports.drift import show_drift
 from encoderlab.reports.facts import show_rows
 from encoderlab.runs import inputs
 from encoderlab.runs.drift import drift_facts, new_texts, training_data
+from encoderlab.runs.load_data import Tokens
 from encoderlab.runs.model_folder import open_model
 from encoderlab.runs.settle import Facts, settle_length
-from encoderlab.runs.tokens import Tokens
 from encoderlab.tasks.task import Task
 
 COUNTED_ROWS = 100_000  # per split, spread evenly, to count tokens of: more would not change the numbers shown

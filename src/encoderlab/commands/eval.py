@@ -18,12 +18,11 @@ from encoderlab.reports.training import build_report, show_report, write_encoder
 from encoderlab.runs.explain import word_importance
 from encoderlab.runs.finish import pretraining_report
 from encoderlab.runs.fit import Result
-from encoderlab.runs.load_data import load_documents
+from encoderlab.runs.load_data import Tokens, load_documents
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import open_model
 from encoderlab.runs.records import announce, files_of, record_start, run_facts, summary_of
 from encoderlab.runs.run import Run, check_free
-from encoderlab.runs.tokens import Tokens
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.training.batches import EVALUATION_SEED, Rows

@@ -22,8 +22,14 @@ from encoderlab.reports.blocks import render
 from encoderlab.reports.card_metadata import LICENSE
 from encoderlab.reports.cards import export_card, plain
 from encoderlab.reports.trial import trial_of
-from encoderlab.runs.full_positions import with_full_positions
-from encoderlab.runs.graph_folder import opens, predicts, write_graph_folder, write_json, write_tokenizer
+from encoderlab.runs.exports import (
+    opens,
+    predicts,
+    with_full_positions,
+    write_graph_folder,
+    write_json,
+    write_tokenizer,
+)
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import (
     INT8_GRAPH,

@@ -18,8 +18,7 @@ from encoderlab.config.commands import PoolConfig, PredictionFormat, RowsWritten
 from encoderlab.data.columns import listed
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.reports.wording import counted, interval, score
-from encoderlab.runs.frozen import MOST_UNKNOWN, share_unknown
-from encoderlab.runs.labels_so_far import FEW_RANDOM, accuracy_so_far, unlike_neighbours
+from encoderlab.runs.frozen import MOST_UNKNOWN, cached_vectors, share_unknown
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import open_model
 from encoderlab.runs.pool import Pool, read_pool, rows_to_write, types_to_write
@@ -34,8 +33,17 @@ from encoderlab.runs.row_files import (
     write_doccano,
     write_label_studio,
 )
-from encoderlab.runs.selection import SELECTED, Chosen, Probabilities, Reason, choose_rows, classifier_of
-from encoderlab.runs.vector_store import vectors_of
+from encoderlab.runs.selection import (
+    FEW_RANDOM,
+    SELECTED,
+    Chosen,
+    Probabilities,
+    Reason,
+    accuracy_so_far,
+    choose_rows,
+    classifier_of,
+    unlike_neighbours,
+)
 
 TOOLS = {SelectFormat.label_studio: write_label_studio, SelectFormat.doccano: write_doccano}
 SHOWN_LABELS = 10
@@ -102,7 +110,7 @@ def open_pool(config: PoolConfig) -> tuple[Model, Pool, np.ndarray]:
         raise DataError(problem, remedy="Set run=... to an encoder for texts of this kind")
     if model.config.task.one_class_per_text:
         model.check_paired(pool.split.paired)
-    return model, pool, vectors_of(model, pool.split, config.cache)
+    return model, pool, cached_vectors(model, pool.split, config.cache)
 
 
 def _check_model(model: Model, run: str) -> None:

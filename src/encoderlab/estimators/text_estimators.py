@@ -42,8 +42,7 @@ from encoderlab.estimators.inputs import (
     single_targets,
     texts_of,
 )
-from encoderlab.runs.fit_best import fit_best
-from encoderlab.runs.head_alone import fit_head_alone
+from encoderlab.runs.fit_best import fit_best, fit_head_alone
 from encoderlab.runs.model import Model, Provenance
 from encoderlab.runs.model_folder import save_model
 from encoderlab.runs.prepare import PreparedRun, prepare

@@ -44,7 +44,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The accuracy of a linear model of `n_labels` labels, as `labels_so_far.Accuracy` has it."""
+    """The accuracy of a linear model of `n_labels` labels, as `selection.Accuracy` has it."""
 
     n_labels: int
     value: float

@@ -30,10 +30,10 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Positions
 from encoderlab.model.heads import MeanPool
 from encoderlab.model.packing import attendable
+from encoderlab.runs.inputs import unlabelled_texts
 from encoderlab.runs.model import POOLINGS, Model
 from encoderlab.runs.model_folder import open_model
 from encoderlab.runs.pretrained import TOKEN_TABLE, encoder_folder, load_pretrained, vocabulary_difference, weights_hash
-from encoderlab.runs.unlabelled import texts_of_file
 from encoderlab.settings import required_setting
 from encoderlab.system.device import Compute
 from encoderlab.system.files import sha256_of
@@ -160,7 +160,7 @@ def taught_rows(config: DistillConfig, teacher: Model, student: Model, data: Dat
         remedy = f"Set model.max_length to at most {teacher.shape.max_length}, the teacher's"
         raise DataError(f"The teacher reads fewer words of {few:,} rows than the student", remedy=remedy)
     if config.unlabelled is not None:
-        texts = texts_of_file(config.unlabelled, config, data)
+        texts = unlabelled_texts(config.unlabelled, config, data)
         more = teacher_logits(teacher, texts, data.labels)
         targets = [_predicted(text, of_row) for text, of_row in zip(texts, more, strict=True)]
         rows = followed_by(rows, student.task.rows(tokenize_examples(texts, student.tokenizer), targets))

@@ -8,6 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+import numpy as np
+
 from encoderlab.baselines.supervised import Baseline, baselines
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
@@ -16,21 +18,24 @@ from encoderlab.metrics.scores import PredictionScores, SplitScores
 from encoderlab.reports import training as reports
 from encoderlab.reports.cards import model_card
 from encoderlab.reports.facts import conflicting_rows, labels_alike, shared_rows
-from encoderlab.runs.document_facts import guessed_pairs, guessed_tokens, pair_facts
 from encoderlab.runs.explain import word_importance
 from encoderlab.runs.fit import Result
 from encoderlab.runs.frozen import SHORTEST_RUN, frozen_vectors
+from encoderlab.runs.load_data import pair_facts
 from encoderlab.runs.model import Model, Provenance
 from encoderlab.runs.model_folder import save_model
-from encoderlab.runs.novelty import novelty_of
 from encoderlab.runs.prepare import PreparedRun
 from encoderlab.runs.records import files_of, run_facts, summary_of
 from encoderlab.runs.run import Run
+from encoderlab.runs.scoring import novelty_of
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.pretraining import PretrainingConfig
+from encoderlab.tasks.sentence_rows import SentenceRows
 from encoderlab.tasks.stream import sample_of
 from encoderlab.training.batches import EVALUATION_SEED, Rows
 from encoderlab.training.checkpoint import keep_only_weights
+
+_TOKENS_AT_A_TIME = 10_000_000
 
 
 def finish(run: Run, prepared: PreparedRun, model: Model, scores: Mapping[str, SplitScores], result: Result) -> None:
@@ -172,3 +177,35 @@ def pretraining_report(
         pairs=pair_facts(rows["train"], data),
     )
     return report | {"verdict": reports.pretraining_verdict(report)}
+
+
+def guessed_pairs(train: SentenceRows, scored: SentenceRows) -> dict[str, dict[str, float]]:
+    """Return the accuracy of always predicting the more frequent label of training; {} without pairs."""
+    if not train.paired:
+        return {}
+    labels, target_labels = (rows.epoch(EVALUATION_SEED, 0).pairs.labels for rows in (train, scored))
+    return {"majority": {"nsp_accuracy": float((np.bincount(labels).argmax() == target_labels).mean())}}
+
+
+def guessed_tokens(train: SentenceRows, target_labels: np.ndarray) -> dict[str, dict[str, Any]]:
+    """Return the scores of predicting by training's token counts alone; `target_labels` [targets] are the true ids.
+
+    `most_frequent_token` always predicts the same id; `unigram` gives every id its share of the training tokens, after
+    adding one to each count (Laplace) so that none is impossible. Its `mlm_loss` is in nats per token.
+    """
+    tokenizer = train.task.tokenizer
+    counts = np.zeros(tokenizer.vocabulary_size, dtype=np.int64)
+    ids = train.store["input_ids"].values
+    for start in range(0, len(ids), _TOKENS_AT_A_TIME):
+        counts += np.bincount(ids[start : start + _TOKENS_AT_A_TIME], minlength=len(counts))
+    counts[list(tokenizer.special_ids)] = 0
+    most_frequent = int(counts.argmax())
+    loss = float(-np.log((counts + 1) / (counts.sum() + len(counts)))[target_labels].mean())
+    return {
+        "most_frequent_token": {
+            "mlm_accuracy": float((target_labels == most_frequent).mean()),
+            "token_id": most_frequent,
+            "token": tokenizer.pieces([most_frequent])[0],
+        },
+        "unigram": {"mlm_loss": loss, "mlm_perplexity": float(np.exp(loss))},
+    }

@@ -10,11 +10,10 @@ from encoderlab.data.data import Data
 from encoderlab.data.examples import Folded
 from encoderlab.reports import folds as reports
 from encoderlab.reports.folds import OUT_OF_FOLD
-from encoderlab.runs.labels_so_far import FEW_RANDOM
 from encoderlab.runs.records import announce, files_of, open_run, run_facts
 from encoderlab.runs.resume import AUTO, HARDWARE, environment_of, settings_to_run_with, threads_of
 from encoderlab.runs.run import Run
-from encoderlab.runs.selection import SELECTED, Reason
+from encoderlab.runs.selection import FEW_RANDOM, SELECTED, Reason
 from encoderlab.runs.settle import AnyRunConfig
 from encoderlab.runs.tracking import check_trackers
 from encoderlab.system.device import set_up_compute

@@ -1,14 +1,19 @@
-"""Linear models on the vectors of an encoder that is not trained: a baseline of reports, and the head of a model."""
+"""Vectors of texts by an encoder that is not trained, and linear models on them: a baseline of reports, and the head of
+a model.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
+from numpy.lib.format import open_memmap
 from torch import nn
 
 from encoderlab.baselines.supervised import (
@@ -19,20 +24,29 @@ from encoderlab.baselines.supervised import (
 from encoderlab.batch import Batch, Prediction
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Split, TextExample
+from encoderlab.data.survey import hashed
 from encoderlab.data.tokenizer_config import SymbolsConfig, TokenizerConfig
+from encoderlab.errors import DataError
 from encoderlab.model.heads import OF_ALL_TOKENS, WIDTH, compared
+from encoderlab.runs import inputs
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import read_model
 from encoderlab.runs.settle import has_few_rows
 from encoderlab.shipped import SHIPPED, shipped_folder
 from encoderlab.system.device import Compute
+from encoderlab.system.files import atomic_write, differing_files, write_manifest
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.training.config import MANY_LABELS
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression
 
 PROBED = 200  # training rows
 MOST_UNKNOWN = 0.2  # share of their tokens that the shipped encoder may not know
 NEVER = 20.0  # how far the logit of a class without training rows is below the others
 SHORTEST_RUN = 100  # steps: a shorter run is a trial, which is compared with no linear model on frozen vectors
+VECTORS = "vectors.npy"
+STRENGTH = 10.0  # C of a logistic regression, for vectors of length 1
 
 
 def frozen_vectors(
@@ -68,6 +82,60 @@ def vectors_of_texts(encoder: Model, examples: Sequence[TextExample]) -> np.ndar
     seconds = [TextExample(example.text_pair or "") for example in examples]
     both = torch.from_numpy(np.concatenate([first, encoder.vectors(encoder.rows(seconds), normalize=True)]))
     return compared(both).numpy() / first.shape[1] ** 0.5
+
+
+def cached_vectors(model: Model, split: Split, cache: Path) -> np.ndarray:
+    """Return a vector of length 1 for each text (or pair) of a split that has some: float32 [rows, features].
+
+    They are kept in the cache, where the next round of labels finds them, as a mapped file, so that memory does not
+    grow with the texts. Its hash is checked; a damaged file is made again. Raises DataError if the folder `cache`
+    cannot hold them.
+    """
+    folder = cache / "vectors" / _cache_key(model, split)
+    try:
+        if differing_files(folder, [VECTORS]):
+            shutil.rmtree(folder, ignore_errors=True)
+            with atomic_write(folder) as temporary:
+                temporary.mkdir(parents=True)
+                _write_vectors(temporary / VECTORS, model, split)
+                write_manifest(temporary, [VECTORS])
+        return np.load(folder / VECTORS, mmap_mode="r")
+    except OSError as error:
+        problem = f"The cache folder {cache} cannot hold the vectors of the texts: {error.strerror or error}"
+        raise DataError(problem, remedy="Free some space there, or set cache_dir to another folder") from error
+
+
+def _cache_key(model: Model, split: Split) -> str:
+    """Return a name for the vectors that this model gives these texts."""
+    digest = hashlib.sha256(hashed(split).texts.tobytes())
+    digest.update(f"{model.tokenizer.fingerprint} {model.shape} {model.compute.precision}".encode())
+    for name, weight in model.network.encoder.state_dict().items():
+        digest.update(name.encode())
+        digest.update(weight.float().cpu().numpy().tobytes())
+    return digest.hexdigest()[:24]
+
+
+def _write_vectors(path: Path, model: Model, split: Split) -> None:
+    """Write the vectors as a NumPy array."""
+    vectors: np.memmap | None = None
+    n_done = 0
+    for some in inputs.in_chunks(split.of_texts(), len(split), "embedding"):
+        of_some = vectors_of_texts(model, cast("list[TextExample]", some))
+        if vectors is None:
+            vectors = open_memmap(path, "w+", np.float32, (len(split), of_some.shape[1]))
+        vectors[n_done : n_done + len(some)] = of_some
+        n_done += len(some)
+    assert vectors is not None, "the split has texts"
+    vectors.flush()
+
+
+def logistic_regression(
+    vectors: np.ndarray, classes: np.ndarray, weights: np.ndarray | None = None
+) -> LogisticRegression:
+    """Return a model fitted to vectors of length 1, [rows, features], their classes and their weights (None: 1)."""
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(C=STRENGTH, max_iter=1000, tol=1e-3).fit(vectors, classes, weights)
 
 
 def wants_linear_head(model: Model, data: Data) -> bool:

@@ -3,6 +3,11 @@ nobody has labelled.
 
 Both are judged by the vectors of the encoder that the run starts from, in seconds. Neither is ever scored, or chosen
 by. `python -m benchmarks unlabelled` measures what they add.
+
+Texts without a label get one by self-training: in rounds, a logistic regression labels those that it is surest of, more
+in each round, in the proportions in which it predicts the classes, and is fitted to them and the labelled rows. That
+helps where classes are clusters of texts, and harms where they are not. The labelled rows can tell: the regression must
+predict them well with and without its own labels, and many rows no worse with them.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
@@ -22,18 +27,27 @@ from encoderlab.data.data import Data
 from encoderlab.data.examples import Example, Split, TextExample, key_of, text_of
 from encoderlab.data.token_store import tokenize_examples
 from encoderlab.errors import SettingError
+from encoderlab.runs.frozen import cached_vectors, logistic_regression
+from encoderlab.runs.inputs import unlabelled_texts, with_text
 from encoderlab.runs.model import Model
-from encoderlab.runs.self_training import WEIGHT, Labelled, judged_by_folds, judged_on, self_label
-from encoderlab.runs.unlabelled import texts_of_file, with_text
-from encoderlab.runs.vector_store import vectors_of
 from encoderlab.system.device import Compute
 from encoderlab.tasks.rows import ExampleRows, followed_by
 from encoderlab.training.batches import Rows
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression
 
 ENOUGH_LABELS = 64  # rows for each class, from which on neither adds anything
 LEAST_KAPPA_OF_NAMES = 0.3
 MOSTLY_WORDS = 0.9  # of the names; CLINC150 has one called w2
 _WORD = re.compile(r"[^\W\d_]{2,}")  # two letters or more
+ROUNDS = 5
+FOR_EACH_CLASS = 20  # texts that are labelled in the last round, in the mean
+MOST_OF_TEXTS = 0.4  # the share of them that may be labelled
+WEIGHT = 0.3  # of a text so labelled, beside a labelled row
+LEAST_KAPPA = 0.3
+TELLING_ROWS = 50  # from which on a lower kappa is more than chance
+FOLDS = 5
 
 
 @dataclass(slots=True)
@@ -97,7 +111,7 @@ def further_texts(config: FinetuneConfig, start: Model, data: Data, compute: Com
     # The vectors of the encoder as pretrained.
     start.network.to(compute.device)
     encoder = replace(start, compute=compute)
-    labelled = Labelled(np.asarray(vectors_of(encoder, data.split("train"), config.cache)), classes)
+    labelled = Labelled(np.asarray(cached_vectors(encoder, data.split("train"), config.cache)), classes)
     names = Labelled(labelled.vectors[:0], classes[:0])
     if config.train_on_names:
         names = _add_names(found, encoder, labelled, data.labels)
@@ -178,12 +192,12 @@ def _self_labelled(
         return [], none, f"No unlabelled text is trained on: {why}"
 
     looked_at = _evenly(texts)
-    others = np.asarray(vectors_of(encoder, _as_split(looked_at), config.cache))
+    others = np.asarray(cached_vectors(encoder, _as_split(looked_at), config.cache))
     known = labelled.followed_by(names)
     with one_thread_quietly():
         if data.has_validation:
             validation = data.split("validation")
-            own = np.asarray(vectors_of(encoder, validation, config.cache))
+            own = np.asarray(cached_vectors(encoder, validation, config.cache))
             judgement = judged_on(Labelled(own, np.array(list(validation.targets()))), known, others)
         else:
             judgement = judged_by_folds(labelled, others, names, config.seed)
@@ -201,7 +215,7 @@ def _unlabelled_texts(config: FinetuneConfig, data: Data) -> list[Example]:
     """Return the texts of the file `unlabelled`, and the rows of the run's own file without a label; each text once,
     without those of labelled rows: of validation and test, too.
     """
-    texts = [] if config.unlabelled is None else texts_of_file(config.unlabelled, config, data)
+    texts = [] if config.unlabelled is None else unlabelled_texts(config.unlabelled, config, data)
     if data.unlabelled is not None:
         texts += with_text(data.unlabelled)
     seen = {key_of(example) for split in data.by_name.values() for example in split}
@@ -224,3 +238,118 @@ def _evenly(texts: Sequence[Example]) -> list[Example]:
 
 def _as_split(texts: Sequence[Example]) -> Split:
     return Split(pa.table({"text": [cast("TextExample", text).text for text in texts]}))
+
+
+# Self-training
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """The vectors of labelled rows, [rows, features], and the class of each."""
+
+    vectors: np.ndarray
+    classes: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def take(self, rows: np.ndarray) -> Labelled:
+        return Labelled(self.vectors[rows], self.classes[rows])
+
+    def followed_by(self, other: Labelled) -> Labelled:
+        """Return these rows and then the others."""
+        vectors = np.concatenate([self.vectors, other.vectors])
+        return Labelled(vectors, np.concatenate([self.classes, other.classes]))
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Cohen's kappa of the regression on labelled rows it has not learned from, without and with its own labels: 0 is
+    chance, 1 no error. A few of these `n_rows` cannot tell the two apart.
+    """
+
+    without: float
+    with_own_labels: float
+    n_rows: int
+
+    @property
+    def favours_own_labels(self) -> bool:
+        """Return whether the classes seem to be clusters of texts, and its own labels do no harm."""
+        least = self.without if self.n_rows >= TELLING_ROWS else LEAST_KAPPA
+        return self.without >= LEAST_KAPPA and self.with_own_labels >= least
+
+    def __str__(self) -> str:
+        return f"kappa {self.without:.2f}, with these labels {self.with_own_labels:.2f}"
+
+
+def self_label(labelled: Labelled, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which of the unlabelled `others`, [texts, features], the regression labels, and the class of each."""
+    model = fitted(labelled)
+    most = min(FOR_EACH_CLASS * len(model.classes_), MOST_OF_TEXTS * len(others))
+    for number in range(1, ROUNDS + 1):
+        rows, given = _surest(model, others, most * number / ROUNDS)
+        model = fitted(labelled, Labelled(others[rows], given))
+    return rows, given
+
+
+def _surest(model: LogisticRegression, others: np.ndarray, n: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return about `n` of the texts, with their classes: of each class those for which it is most probable, as many as
+    its share of the predictions, but at least one.
+    """
+    probabilities = model.predict_proba(others)
+    predicted = probabilities.argmax(1)
+    rows = []
+    for class_ in range(probabilities.shape[1]):
+        of_class = np.flatnonzero(predicted == class_)
+        n_of_class = max(round(n * len(of_class) / len(others)), 1)
+        order = np.argsort(-probabilities[of_class, class_], kind="stable")
+        rows.append(of_class[order[:n_of_class]])
+    together = np.sort(np.concatenate(rows))
+    return together, model.classes_[predicted[together]]
+
+
+def fitted(labelled: Labelled, own: Labelled | None = None) -> LogisticRegression:
+    """Return logistic regression fitted to labelled rows, and to others with its own labels."""
+    weights = np.ones(len(labelled))
+    if own is not None:
+        labelled = labelled.followed_by(own)
+        weights = np.concatenate([weights, np.full(len(own), WEIGHT)])
+    return logistic_regression(labelled.vectors, labelled.classes, weights)
+
+
+def judged_on(tested: Labelled, labelled: Labelled, others: np.ndarray) -> Judgement:
+    """Return how well the `tested` rows, such as those of validation, are predicted."""
+    without, with_own_labels = _predicted(tested.vectors, labelled, others)
+    return _judgement(tested.classes, without, with_own_labels)
+
+
+def judged_by_folds(labelled: Labelled, others: np.ndarray, further: Labelled, seed: int) -> Judgement:
+    """Return how well labelled rows are predicted by cross-validation; every fold also learns from the `further` ones.
+
+    Each class must have two rows.
+    """
+    from sklearn.model_selection import StratifiedKFold
+
+    classes = labelled.classes
+    folds = min(FOLDS, int(np.unique(classes, return_counts=True)[1].min()))
+    without = np.empty_like(classes)
+    with_own_labels = np.empty_like(classes)
+    for learned, tested in StratifiedKFold(folds, shuffle=True, random_state=seed).split(classes, classes):
+        known = labelled.take(learned).followed_by(further)
+        without[tested], with_own_labels[tested] = _predicted(labelled.vectors[tested], known, others)
+    return _judgement(classes, without, with_own_labels)
+
+
+def _predicted(tested: np.ndarray, labelled: Labelled, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return what the regression predicts for the tested vectors, without and with its own labels."""
+    rows, given = self_label(labelled, others)
+    models = (fitted(labelled), fitted(labelled, Labelled(others[rows], given)))
+    without, with_own_labels = (np.asarray(model.predict(tested)) for model in models)
+    return without, with_own_labels
+
+
+def _judgement(classes: np.ndarray, without: np.ndarray, with_own_labels: np.ndarray) -> Judgement:
+    from sklearn.metrics import cohen_kappa_score
+
+    kappas = [float(cohen_kappa_score(classes, predicted)) for predicted in (without, with_own_labels)]
+    return Judgement(*kappas, n_rows=len(classes))

@@ -1,4 +1,6 @@
-"""The texts that a finished model is to read: from a file, standard input or a split of its dataset."""
+"""Texts without labels: those that a finished model is to read, from a file, standard input or a split of its dataset,
+and those that a run learns from besides its rows.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from encoderlab.config.commands import EmbedConfig, InputConfig, PredictConfig
-from encoderlab.data.examples import Example, TextExample, grouped, text_of
+from encoderlab.config.commands import EmbedConfig, InputConfig, PredictConfig, RunConfig
+from encoderlab.data.data import Data
+from encoderlab.data.examples import Example, TextExample, WordsExample, grouped, text_of
 from encoderlab.data.files import first_cells, read_unlabelled
-from encoderlab.data.formats import Dialect, Format, encoding_of, format_of, text_lines
+from encoderlab.data.formats import Dialect, Format, encoding_of, format_of, is_saved_dataset, text_lines
 from encoderlab.data.remote import local_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.model import Model
@@ -129,6 +132,35 @@ def standard_input_examples(model: Model, *, paired: bool) -> Iterator[Example]:
             problem = f"Line {number} of standard input has no tab"
             raise DataError(problem, allowed="the two texts of a pair separated by a tab")
         yield model.example(first, second if paired else None)
+
+
+def unlabelled_texts(file: str, config: RunConfig, data: Data) -> list[Example]:
+    """Return the texts of the file that `unlabelled` names, without blank ones, read as the run's own rows are.
+
+    Raises DataError if it is missing, cannot be read, or has no texts.
+    """
+    path = local_file(file, config.cache).expanduser()
+    if not path.is_file() and not is_saved_dataset(path):
+        raise DataError(f"unlabelled={path} does not exist", allowed="a csv, tsv, xlsx, jsonl, parquet or txt file")
+    dataset = config.dataset
+    text = getattr(dataset, "text", "text")
+    pair = getattr(dataset, "text_pair", None) if data.paired else None
+    split = read_unlabelled(path, text=text, text_pair=pair, words=config.task.of_words, cache_dir=config.cache)
+    strips = getattr(dataset, "strip_html", False)
+    texts = with_text(example.without_html() if strips else example for example in split)
+    if not texts:
+        raise DataError(f"unlabelled={path} has no texts", remedy="Choose a file with some, or remove it")
+    return texts
+
+
+def with_text(examples: Iterable[Example]) -> list[Example]:
+    """Return the examples that are not blank."""
+    kept = []
+    for example in examples:
+        has_text = example.words if isinstance(example, WordsExample) else example.text.strip()
+        if has_text:
+            kept.append(example)
+    return kept
 
 
 def in_chunks(examples: Iterable[Example], total: int | None, doing: str) -> Iterator[list[Example]]:

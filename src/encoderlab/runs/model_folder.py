@@ -30,7 +30,6 @@ from encoderlab.exchange.weights import check_shapes, read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, weight_shapes, without_weights
 from encoderlab.runs.model import UNASSIGNED, Model, Provenance
-from encoderlab.runs.novelty import NOVELTY, read_novelty, write_novelty
 from encoderlab.settings import CACHE, REQUIRED, without_folders
 from encoderlab.shipped import shipped_folder, suggestion
 from encoderlab.system.device import set_up_compute
@@ -49,6 +48,9 @@ from encoderlab.training.config import TrainingConfig
 if TYPE_CHECKING:
     from encoderlab.exchange.huggingface import HuggingFaceModel
 
+
+from encoderlab.metrics.novelty import Novelty
+
 MODEL_TYPE = "encoderlab"  # in the config.json of our own models
 MODEL = "model"  # the folder of the model inside that of its run
 GRAPH = "onnx/model.onnx"  # where transformers.js and optimum look for it
@@ -61,6 +63,7 @@ NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on
 HASHED = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
 PLACES = {"cache_dir": CACHE, "run_dir": None, "resume": None}  # of another machine
 ENCODER = "encoder"  # in config.json, the entry of an encoder without a head
+NOVELTY = "novelty.safetensors"  # what tells texts that are unlike the training texts
 BY_TOKEN = ("encoder.embeddings.token.weight", "masked_token_head.decoder.weight", "masked_token_head.bias")
 
 
@@ -156,6 +159,33 @@ def network_of(shape: ModelConfig, task: Task, weights: dict[str, Tensor]) -> En
     own = {name: weights[name].to(torch.float32, copy=True) for name in network.state_dict()}
     network.load_state_dict(own, assign=True)
     return network.eval()
+
+
+def write_novelty(folder: Path, novelty: Novelty) -> None:
+    """Write it as a file of `folder`."""
+    tensors = {
+        "whitening": torch.from_numpy(novelty.whitening),
+        "means": torch.from_numpy(novelty.means),
+        "held_out": torch.from_numpy(novelty.held_out),
+    }
+    (folder / NOVELTY).write_bytes(safetensors.torch.save(tensors))
+
+
+def read_novelty(folder: Path, width: int, n_classes: int) -> Novelty | None:
+    """Return that of a model folder whose head reads vectors of this width; None if it has none.
+
+    Raises DataError if the file is damaged.
+    """
+    if not (folder / NOVELTY).is_file():
+        return None
+    tensors = read_weights(folder / NOVELTY)
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    expected = {"whitening": (width, width), "means": shapes.get("means"), "held_out": shapes.get("held_out")}
+    n_means, *rest = shapes.get("means") or (0,)
+    if shapes != expected or rest != [width] or not 0 < n_means <= n_classes or not tensors["held_out"].numel():
+        raise DataError(f"{folder / NOVELTY} is damaged: its shapes are {shapes}", remedy="Use another copy")
+    arrays = {name: tensor.float().numpy() for name, tensor in tensors.items()}
+    return Novelty(**arrays)
 
 
 def load_model(run: str | Path, device: str = "auto") -> Model:

@@ -19,18 +19,16 @@ from encoderlab.model.config import Pairs
 from encoderlab.reports.facts import show_survey
 from encoderlab.reports.training import show_pairs
 from encoderlab.runs.distillation import Teacher, check_distillation, keep_vectors
-from encoderlab.runs.document_facts import pair_facts
+from encoderlab.runs.fit_best import HeadAlone, prepare_head_alone
 from encoderlab.runs.frozen import set_linear_head, wants_linear_head
 from encoderlab.runs.further_texts import FurtherTexts, further_texts
-from encoderlab.runs.head_alone import HeadAlone, prepare_head_alone
-from encoderlab.runs.load_data import has_rows_to_score, load_data
+from encoderlab.runs.load_data import Tokens, has_rows_to_score, load_data, pair_facts
 from encoderlab.runs.model import Model, build_network
 from encoderlab.runs.pretrained import load_into, load_start, shape_for, start_fingerprint, tokenizer_for
 from encoderlab.runs.records import announce, open_run
 from encoderlab.runs.resume import environment_of, settings_to_run_with, threads_of
 from encoderlab.runs.run import Run
 from encoderlab.runs.settle import Facts, settle, too_few_to_hold_out
-from encoderlab.runs.tokens import Tokens
 from encoderlab.runs.tracking import check_trackers
 from encoderlab.system.device import Compute, set_up_compute
 from encoderlab.system.processes import Processes

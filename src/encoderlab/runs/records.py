@@ -27,18 +27,21 @@ from encoderlab.config.schemas import GROUPS, SCHEMAS, open_settings, settings_t
 from encoderlab.data.data import Data
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.documents import Documents
-from encoderlab.errors import DataError
+from encoderlab.errors import DataError, UserError
+from encoderlab.reports.card_metadata import HUB_NAME, stated_metadata
 from encoderlab.runs.model import Model
+from encoderlab.runs.model_folder import model_folder
 from encoderlab.runs.resume import ONLY_PLACES, environment_of, plain
 from encoderlab.runs.run import Run
-from encoderlab.runs.start_card import start_metadata
 from encoderlab.settings import flat_settings, without_folders
+from encoderlab.shipped import shipped_names
 from encoderlab.system.device import Compute, processor_name
 from encoderlab.system.files import atomic_write_text
 from encoderlab.system.processes import Processes
 
 LIBRARIES = ("encoderlab", "torch", "transformers", "datasets", "tokenizers", "hydra-core", "scikit-learn", "numpy")
 RECORDED_AGAIN = ("argv", "overrides", "versions", "hardware", "git_commit")  # each time a run is resumed
+CARD = "README.md"
 
 
 @contextmanager
@@ -217,6 +220,35 @@ def _unlike_own(settings: Mapping[str, Any], command: str) -> dict[str, Any]:
             defaults = OmegaConf.to_container(open_settings(SCHEMAS[group, kind]), enum_to_str=True)
             own |= dict(flat_settings({group: {"schema": kind, **cast("dict[str, Any]", defaults)}}))
     return {name: value for name, value in settings.items() if value != own.get(name)}
+
+
+def start_metadata(init_from: str | None) -> dict[str, str]:
+    """Return the metadata that a trained model takes over; {} without an encoder or a card.
+
+    A shipped encoder is the base model itself; that of a folder is the one that its card names.
+    """
+    if not init_from:
+        return {}
+    card = _card_of(init_from)
+    stated: dict[str, str] = {}
+    if card is not None and card.is_file():
+        stated = stated_metadata(card.read_text(encoding="utf-8", errors="replace"))
+    if init_from in shipped_names():
+        stated["base_model"] = init_from
+    return stated
+
+
+def _card_of(init_from: str) -> Path | None:
+    """Return where the card of an encoder is; for a name of the hub, in the cache."""
+    if HUB_NAME.fullmatch(init_from) and not Path(init_from).exists():
+        from huggingface_hub import try_to_load_from_cache
+
+        cached = try_to_load_from_cache(init_from, CARD)
+        return Path(cached) if isinstance(cached, str) else None
+    try:
+        return model_folder(init_from, "init_from") / CARD
+    except UserError:  # it was moved while the run trained
+        return None
 
 
 def files_of(run: Run, *names: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ settings are decided in the order of the table; each function decides one row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -32,7 +32,6 @@ from encoderlab.data.data import VALIDATION_FRACTION
 from encoderlab.data.survey import SplitSurvey
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
-from encoderlab.runs.tokens import RowLengths
 from encoderlab.tasks.classification import is_uneven
 from encoderlab.tasks.task import TaskConfig
 from encoderlab.training.batches import initial_micro_batches
@@ -50,6 +49,7 @@ LONGEST_FROM_SCRATCH = 512  # tokens: the most that rows can decide for an encod
 PRETRAINING_LENGTH = 128
 SHORTEST = 32  # tokens: shorter sequences save nothing, and later inputs may be longer than the training rows
 COVERED = 99  # percent of the training rows that `model.max_length` holds whole
+RowLengths = Callable[[TaskConfig, int], np.ndarray]  # of the training rows, for the most tokens that are read
 AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
 
 

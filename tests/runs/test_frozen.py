@@ -6,8 +6,7 @@ import pytest
 
 import encoderlab
 from encoderlab.data.examples import Split
-from encoderlab.runs import vector_store
-from encoderlab.runs.vector_store import VECTORS, vectors_of
+from encoderlab.runs.frozen import VECTORS, cached_vectors
 
 
 def split_of(*texts, **more):
@@ -19,29 +18,28 @@ def model():
     return encoderlab.load("mini-en", device="cpu")
 
 
-def test_vectors_are_made_once_for_the_same_texts(model, tmp_path, monkeypatch):
-    written = []
-    write = vector_store._write
-    monkeypatch.setattr(vector_store, "_write", lambda *given: (written.append(given[0]), write(*given)))
+def test_vectors_are_made_once_for_the_same_texts(model, tmp_path):
     texts = split_of("a film", "a song", "rain in May")
-    first = vectors_of(model, texts, tmp_path)
+    first = cached_vectors(model, texts, tmp_path)
     np.testing.assert_allclose(first, model.embed(["a film", "a song", "rain in May"], normalize=True), atol=1e-6)
-    again = vectors_of(model, split_of("a film", "a song", "rain in May", label=[1, None, 0]), tmp_path)
-    assert np.array_equal(first, again) and len(written) == 1
-    vectors_of(model, split_of("a song", "a film", "rain in May"), tmp_path)
-    assert len(written) == 2
+    (path,) = tmp_path.rglob(VECTORS)
+    written = path.stat().st_mtime_ns
+    again = cached_vectors(model, split_of("a film", "a song", "rain in May", label=[1, None, 0]), tmp_path)
+    assert np.array_equal(first, again) and path.stat().st_mtime_ns == written
+    cached_vectors(model, split_of("a song", "a film", "rain in May"), tmp_path)
+    assert len(list(tmp_path.rglob(VECTORS))) == 2
 
 
 def test_damaged_vectors_are_made_again(model, tmp_path):
     texts = split_of("a film", "a song")
-    first = np.array(vectors_of(model, texts, tmp_path))
+    first = np.array(cached_vectors(model, texts, tmp_path))
     (path,) = tmp_path.rglob(VECTORS)
     content = bytearray(path.read_bytes())
     content[-3] ^= 1
     path.write_bytes(content)
-    assert np.array_equal(vectors_of(model, texts, tmp_path), first)
+    assert np.array_equal(cached_vectors(model, texts, tmp_path), first)
 
 
 def test_a_pair_has_one_vector(model, tmp_path):
-    pairs = vectors_of(model, split_of("a film", "a song", text_pair=["a movie", "a dog"]), tmp_path)
+    pairs = cached_vectors(model, split_of("a film", "a song", text_pair=["a movie", "a dog"]), tmp_path)
     assert pairs.shape[0] == 2 and pairs.shape[1] > model.shape.d_model
