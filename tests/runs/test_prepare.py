@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from encoderlab.data import survey, tokens
+from encoderlab.data import survey, token_store
 from encoderlab.data.examples import text_of
 from encoderlab.data.files import FilesDataset
 from encoderlab.runs import finish
@@ -41,7 +41,7 @@ def seen(monkeypatch):
     explained = finish.word_importance
     load = FilesDataset.load
     hashed = survey.hashed
-    block = tokens._block
+    block = token_store._block
 
     def counted_load(self, *arguments, **settings):
         seen["loaded"] += 1
@@ -64,7 +64,7 @@ def seen(monkeypatch):
     monkeypatch.setattr(finish, "word_importance", uncounted_importance)
     monkeypatch.setattr(FilesDataset, "load", counted_load)
     monkeypatch.setattr(survey, "hashed", counted_hashes)
-    monkeypatch.setattr(tokens, "_block", counted_block)
+    monkeypatch.setattr(token_store, "_block", counted_block)
     return seen
 
 
