@@ -7,6 +7,7 @@ import safetensors.torch
 import torch
 import transformers
 
+from encoderlab.exchange.config_json import HuggingFaceModel
 from encoderlab.exchange.huggingface import read_huggingface, to_huggingface
 from encoderlab.model.config import HeadSizes, ModelConfig, Pooling
 from encoderlab.model.heads import EncoderWithHeads
@@ -78,7 +79,7 @@ def exported(config, heads, weights, folder, labels=("sad", "nützlich", "glad")
     """Write a Transformers folder as `encoderlab export` does, but without the tokenizer."""
     classes = heads.sequence_classes or heads.token_classes or 0
     named = list(labels)[:classes]
-    fields, theirs = to_huggingface(config, heads, weights, labels=named, vocabulary_size=VOCABULARY, pad_id=0)
+    fields, theirs = to_huggingface(HuggingFaceModel(config, heads, weights, named, VOCABULARY), pad_id=0)
     (folder / "config.json").write_text(json.dumps(fields), encoding="utf-8")
     safetensors.torch.save_file(theirs, folder / "model.safetensors", metadata={"format": "pt"})
     return fields, theirs

@@ -160,8 +160,7 @@ def test_theirs_to_ours_and_back_is_bit_for_bit_identical(architecture, sizes):
         before = safetensors.torch.load_file(Path(folder) / "model.safetensors")
         fields_before = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
         found = read_huggingface(Path(folder))
-    sizes = {"vocabulary_size": found.vocabulary_size, "pad_id": 0}
-    fields, weights = to_huggingface(found.config, found.heads, found.weights, labels=found.labels, **sizes)
+    fields, weights = to_huggingface(found, pad_id=0)
     if architecture == "BertForNextSentencePrediction":  # with us a classifier of pairs like any other
         fields["architectures"] = ["BertForNextSentencePrediction"]
         weights = {name.replace("classifier", "cls.seq_relationship"): weight for name, weight in weights.items()}
@@ -187,8 +186,7 @@ def test_ours_to_theirs_and_back_is_bit_for_bit_identical(opened_by, shape, data
     assert back.heads == heads
     of_pairs = heads.vocabulary and "id2label" in fields
     assert back.labels == (["follows", "random"] if of_pairs else list(fields.get("id2label", {}).values()))
-    sizes = {"vocabulary_size": back.vocabulary_size, "pad_id": 0}
-    fields_again, again = to_huggingface(back.config, back.heads, back.weights, labels=back.labels, **sizes)
+    fields_again, again = to_huggingface(back, pad_id=0)
     assert fields_again["architectures"] == fields["architectures"]
     assert again.keys() == there.keys()
     for name, weight in there.items():

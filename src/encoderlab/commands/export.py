@@ -16,13 +16,14 @@ import safetensors.torch
 
 from encoderlab.config.commands import ExportConfig, ExportFormat, OpenRunConfig
 from encoderlab.errors import SettingError
-from encoderlab.exchange.transformers_models import WRITERS
+from encoderlab.exchange.transformers_models import to_folder
 from encoderlab.exchange.web import find_library, write_web_folder
 from encoderlab.reports.blocks import render
 from encoderlab.reports.card_metadata import LICENSE
 from encoderlab.reports.cards import export_card, plain
 from encoderlab.reports.trial import trial_of
 from encoderlab.runs.exports import (
+    as_huggingface,
     opens,
     predicts,
     with_full_positions,
@@ -68,14 +69,7 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
         problem = "transformers adds [CLS] and [SEP], but the model was trained with task.special_tokens=false"
         raise SettingError(problem, remedy="Train with task.special_tokens=true to export")
     extended = _extended(config, opened, model)
-    fields, weights = WRITERS[type(extended.shape)](
-        extended.shape,
-        task.heads,
-        {name: weight.contiguous() for name, weight in extended.weights.items()},
-        labels=task.labels,
-        vocabulary_size=model.tokenizer.vocabulary_size,
-        pad_id=model.tokenizer.pad_id,
-    )
+    fields, weights = to_folder(as_huggingface(extended), model.tokenizer.pad_id)
     fields |= model.config.task.exported_thresholds
     about = {"windows": task.windows, "max_length": task.max_length}
     with written_whole("path", path) as temporary:

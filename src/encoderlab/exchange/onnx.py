@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -51,7 +51,8 @@ class WholeModel(nn.Module):
     def __init__(self, model: EncoderWithHeads) -> None:
         super().__init__()
         self.model = model
-        is_pretrained, reads_texts = model.masked_token_head is not None, model.sequence_head is not None
+        is_pretrained = model.masked_token_head is not None
+        reads_texts = model.sequence_head is not None
         self.outputs = ["logits"] if reads_texts or model.token_head is not None else ["last_hidden_state"]
         if is_pretrained:
             self.outputs = ["last_hidden_state", "logits", *(["sequence_logits"] if reads_texts else [])]
@@ -65,7 +66,8 @@ class WholeModel(nn.Module):
         token_type_ids: Int[Tensor, "batch length"] | None = None,
     ) -> tuple[Tensor, ...]:
         """Return the tensors of `outputs`, in that order."""
-        model, mask = self.model, attention_mask.bool()
+        model = self.model
+        mask = attention_mask.bool()
         segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         if model.separates_pairs:
             return (model.pair_logits(input_ids, segments, mask),)
@@ -125,8 +127,7 @@ def largest_difference(whole: WholeModel, path: Path, max_length: int, vocabular
             with torch.no_grad():
                 expected = [output.numpy() for output in whole(*tensors)]
             arrays = dict(zip(whole.inputs, (tensor.numpy() for tensor in tensors), strict=True))
-            outputs = cast("list[np.ndarray]", session.run(whole.outputs, arrays))
-            pairs = zip(expected, outputs, strict=True)
+            pairs = zip(expected, map(np.asarray, session.run(whole.outputs, arrays)), strict=True)
             differences = [np.abs(one - other).max() / max(1.0, np.abs(one).max()) for one, other in pairs]
             off = float(np.max(differences))  # unlike max(), keeps NaN
             if not off <= TOLERANCE:
@@ -185,7 +186,8 @@ class GraphModel(nn.Module):
 
     def __init__(self, path: Path, shape: EncoderWithHeads) -> None:
         super().__init__()
-        self.n_parameters, self.of_tokens = shape.n_parameters, shape.token_head is not None
+        self.n_parameters = shape.n_parameters
+        self.of_tokens = shape.token_head is not None
         self.window_pooling: WindowPooling | None = shape.window_pooling
         self.session = lru_cache(maxsize=4)(lambda threads: _session(path, threads))
         self.inputs = [one.name for one in self.session(torch.get_num_threads()).get_inputs()]
@@ -216,7 +218,8 @@ def _session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = threads, 3
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
     try:
         return onnxruntime.InferenceSession(
             path, options, providers=["CPUExecutionProvider"], disabled_optimizers=SLOWER
@@ -228,7 +231,8 @@ def _session(path: Path, threads: int) -> onnxruntime.InferenceSession:
 
 def _pieces(batch: Batch) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Yield ids, mask and segments of a few sequences at a time, trimmed to the longest one."""
-    ids, segments = batch.input_ids.long().numpy(), batch.token_type_ids.long().numpy()
+    ids = batch.input_ids.long().numpy()
+    segments = batch.token_type_ids.long().numpy()
     mask = np.ones_like(ids) if batch.attention_mask is None else batch.attention_mask.long().numpy()
     rows = max(TOKENS_AT_A_TIME // max(ids.shape[1], 1), 1)
     for start in range(0, len(ids), rows):

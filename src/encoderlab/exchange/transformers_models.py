@@ -8,29 +8,21 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import DataError, SettingError, one_line
+from encoderlab.exchange.config_json import PROBLEM_TYPES, HuggingFaceModel, labels_of, target_of, thresholds_of
 from encoderlab.exchange.families import BY_MODEL_TYPE
-from encoderlab.exchange.huggingface import (
-    PROBLEM_TYPES,
-    HuggingFaceModel,
-    labels_of,
-    read_huggingface,
-    thresholds_of,
-    to_huggingface,
-)
-from encoderlab.exchange.pooling import POOL
-from encoderlab.exchange.weights import read_config, read_weights, weight_files
-from encoderlab.model.config import HeadSizes, ModelConfig, Pairs, Pooling, TargetKind, TransformersConfig, check_sizes
+from encoderlab.exchange.huggingface import POOL, read_huggingface, to_huggingface
+from encoderlab.exchange.weights import read_config, weights_of
+from encoderlab.model.config import HeadSizes, Pairs, Pooling, TransformersConfig, check_sizes
 from encoderlab.model.heads import EncoderWithHeads, without_weights
 from encoderlab.model.layers import NothingDrawn
 from encoderlab.model.transformers_encoder import n_segments, reach, stack, transformers_config, without_code
@@ -83,7 +75,7 @@ def read_transformers(folder: Path) -> HuggingFaceModel:
     """
     fields = read_config(folder)
     _check_type(folder, fields)
-    stored = dict(chain.from_iterable(read_weights(file).items() for file in weight_files(folder)))
+    stored = weights_of(folder)
     architecture = str((fields.get("architectures") or [NO_HEAD])[0])
     suffix = next((suffix for suffix in (OF_TEXTS, OF_TOKENS) if architecture.endswith(suffix)), NO_HEAD)
     theirs, lacks_pooler = _loaded(folder, fields, suffix, stored)
@@ -113,26 +105,30 @@ def read_transformers(folder: Path) -> HuggingFaceModel:
     return HuggingFaceModel(config, heads, weights, labels, n_tokens, *thresholds_of(fields, labels))
 
 
-def to_transformers(
-    config: TransformersConfig,
-    heads: HeadSizes,
-    weights: Mapping[str, Tensor],
-    *,
-    labels: list[str],
-    vocabulary_size: int,
-    pad_id: int,  # noqa: ARG001
-) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the content of config.json, and the weights by their names, of a model of the encoder's own type with the
-    same logits.
+def to_folder(model: HuggingFaceModel, pad_id: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the content of config.json, and the weights by their names, of a folder that transformers opens.
+
+    Raises SettingError if none of its models computes the same.
+    """
+    if isinstance(model.config, TransformersConfig):
+        return to_transformers(model, model.config)
+    return to_huggingface(model, pad_id)
+
+
+def to_transformers(model: HuggingFaceModel, config: TransformersConfig) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return the content of config.json, and the weights by their names, of a model of the encoder's own type, which
+    `config` states, with the same logits.
 
     Raises SettingError if its classifiers have another head.
     """
+    heads = model.heads
+    weights = model.weights
     fields = config.transformers | {"dtype": "float32"}
     if config.segments:
         fields["type_vocab_size"] = config.segments
     classes = heads.token_classes if heads.sequence_classes is None else heads.sequence_classes
     suffix = NO_HEAD if classes is None else OF_TOKENS if heads.sequence_classes is None else OF_TEXTS
-    named = labels or [f"LABEL_{number}" for number in range(classes or 0)]
+    named = model.labels or [f"LABEL_{number}" for number in range(classes or 0)]
     if named:
         fields["id2label"] = {str(number): label for number, label in enumerate(named)}
         fields["label2id"] = {label: number for number, label in enumerate(named)}
@@ -142,7 +138,7 @@ def to_transformers(
     # Its own class must have places for our weights, and compute the same from them.
     theirs = _built(fields, suffix)
     fields["architectures"] = [type(theirs).__name__]
-    names = _names(theirs, without_weights(config, vocabulary_size, 0, heads))
+    names = _names(theirs, without_weights(config, model.vocabulary_size, 0, heads))
     own = {name: weights[ours].detach().cpu().float().contiguous() for ours, name in names.items()}
     if suffix == NO_HEAD:
         own |= {name: weights[ours] for ours, name in _pooler_names(theirs).items() if ours in weights}
@@ -167,12 +163,6 @@ def _no_equivalent(config: TransformersConfig, of_theirs: str) -> SettingError:
     problem = f"{of_theirs} in transformers has no equivalent of the head with {' and '.join(has)}"
     train = f", or train with {' and '.join(instead)}" if own_pooling and instead else ""
     return SettingError(problem, remedy=f"Use format=onnx{train}")
-
-
-WRITERS: dict[type[ModelConfig], Callable[..., tuple[dict[str, Any], dict[str, Tensor]]]] = {
-    ModelConfig: to_huggingface,
-    TransformersConfig: to_transformers,
-}
 
 
 def _check_type(folder: Path, fields: dict[str, Any]) -> None:
@@ -282,12 +272,12 @@ def _settings_of(folder: Path, fields: dict[str, Any], base: Any) -> Transformer
 def _check_vectors(folder: Path, base: Any, network: EncoderWithHeads) -> None:
     """Raise DataError unless the encoder gives each token a vector, which does not depend on padding."""
     config = base.config
-    batch = _two_rows(base)
-    n_real = int(cast("Tensor", batch.attention_mask)[1].sum())
+    batch, mask = _two_rows(base)
+    n_real = int(mask[1].sum())
     alone = batch.input_ids[1:, :n_real]
     try:
         with torch.no_grad():
-            padded = network.encoder(batch.input_ids, batch.token_type_ids, batch.attention_mask)
+            padded = network.encoder(batch.input_ids, batch.token_type_ids, mask)
             expected = network.encoder(alone, torch.zeros_like(alone), None)
         off = _largest_difference(padded[1:, :n_real], expected)
     except Exception as error:  # of any kind: it may need more than ids and a mask
@@ -301,8 +291,10 @@ def _check_vectors(folder: Path, base: Any, network: EncoderWithHeads) -> None:
 LONGEST = 16  # tokens of the rows that are compared
 
 
-def _two_rows(base: Any) -> Batch:
-    """Return two rows for an encoder, the second a third as long as the first, of which each token is a target."""
+def _two_rows(base: Any) -> tuple[Batch, Tensor]:
+    """Return two rows for an encoder, the second a third as long as the first, of which each token is a target; and the
+    mask of their tokens.
+    """
     config = base.config
     pad = getattr(config, "pad_token_id", None) or 0
     length = min(LONGEST, reach(base))
@@ -310,7 +302,7 @@ def _two_rows(base: Any) -> Batch:
     ids = torch.tensor([id_ for id_ in range(config.vocab_size) if id_ != pad][:length])
     rows = ids[torch.arange(length) % len(ids)].repeat(2, 1)
     mask = torch.arange(length) < torch.tensor([[length], [shorter]])
-    return Batch(
+    batch = Batch(
         input_ids=rows.where(mask, pad),
         token_type_ids=torch.zeros_like(rows),
         attention_mask=mask,
@@ -320,6 +312,7 @@ def _two_rows(base: Any) -> Batch:
         token_labels=None,
         n_tokens=length + shorter,
     )
+    return batch, mask
 
 
 def _head_sizes(fields: dict[str, Any], theirs: Any, suffix: str) -> HeadSizes:
@@ -327,9 +320,7 @@ def _head_sizes(fields: dict[str, Any], theirs: Any, suffix: str) -> HeadSizes:
     classes = theirs.config.num_labels
     if suffix == OF_TOKENS:
         return HeadSizes(token_classes=classes)
-    targets: dict[str, TargetKind] = {problem_type: target for target, problem_type in PROBLEM_TYPES.items()}
-    default: TargetKind = "number" if classes == 1 else "label"  # as in transformers
-    return HeadSizes(sequence_classes=classes, sequence_target=targets.get(str(fields.get("problem_type")), default))
+    return HeadSizes(sequence_classes=classes, sequence_target=target_of(fields, classes))
 
 
 def _network(config: TransformersConfig, heads: HeadSizes, weights: Mapping[str, Tensor]) -> EncoderWithHeads:
@@ -362,8 +353,7 @@ def _names(theirs: Any, ours: EncoderWithHeads) -> dict[str, str]:
 
 def _difference(theirs: Any, ours: EncoderWithHeads) -> float:
     """Return the largest difference between the logits of two models, relative like TOLERANCE."""
-    batch = _two_rows(theirs.base_model)
-    mask = cast("Tensor", batch.attention_mask)
+    batch, mask = _two_rows(theirs.base_model)
     inputs = {"input_ids": batch.input_ids, "attention_mask": mask.long()}
     if ours.encoder.n_segments:
         inputs["token_type_ids"] = batch.token_type_ids
@@ -372,7 +362,8 @@ def _difference(theirs: Any, ours: EncoderWithHeads) -> float:
         prediction: Prediction = ours(batch)
     if prediction.token_logits is not None:
         return _largest_difference(prediction.token_logits, expected.flatten(0, 1))
-    return _largest_difference(cast("Tensor", prediction.sequence_logits), expected)
+    assert prediction.sequence_logits is not None
+    return _largest_difference(prediction.sequence_logits, expected)
 
 
 def _largest_difference(some: Tensor, expected: Tensor) -> float:

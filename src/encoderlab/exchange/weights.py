@@ -40,11 +40,25 @@ def read_weights(file: Path) -> dict[str, Tensor]:
     return weights
 
 
+def weights_of(folder: Path) -> dict[str, Tensor]:
+    """Return all weights of a folder by their names. Raises DataError if two have the same."""
+    weights: dict[str, Tensor] = {}
+    for file in weight_files(folder):
+        for name, weight in read_weights(file).items():
+            if name in weights:
+                raise DataError(f"{folder} has two weights named {name}", remedy="Use another checkpoint")
+            weights[name] = weight
+    return weights
+
+
 def check_shapes(folder: Path, required: Mapping[str, torch.Size], weights: Mapping[str, Tensor]) -> None:
     """Raise DataError for weights that are missing, too many or of another shape than config.json requires."""
-    has, needs = ({name: list(shape) for name, shape in of.items()} for of in (shapes_of(weights), required))
-    if differing := sorted(name for name in has | needs if has.get(name) != needs.get(name)):
-        first, more = differing[0], f" (and {len(differing) - 1} more differ)" if len(differing) > 1 else ""
+    has = {name: list(shape) for name, shape in shapes_of(weights).items()}
+    needs = {name: list(shape) for name, shape in required.items()}
+    differing = sorted(name for name in has | needs if has.get(name) != needs.get(name))
+    if differing:
+        first = differing[0]
+        more = f" (and {len(differing) - 1} more differ)" if len(differing) > 1 else ""
         shapes = f"config.json requires {needs.get(first, 'nothing')}, the weights have {has.get(first, 'nothing')}"
         remedy = "Use another copy, or correct its config.json"
         raise DataError(f"{folder}: of {first}, {shapes}{more}", remedy=remedy)

@@ -24,8 +24,7 @@ from torch import Tensor
 
 from encoderlab.errors import DataError, SettingError, UserError
 from encoderlab.exchange import onnx
-from encoderlab.exchange.graph_config import graph_config
-from encoderlab.exchange.huggingface import PROBLEM_TYPES
+from encoderlab.exchange.config_json import PROBLEM_TYPES, HuggingFaceModel, graph_config
 from encoderlab.model.config import ModelConfig, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.model import Model
@@ -82,14 +81,7 @@ def write_graph_folder(folder: Path, model: Model, extended: Model, *, is_int8: 
     fields["file"] = graph.relative_to(folder).as_posix()
     change = _quantized(graph, model, cache) if is_int8 else ""
     written = fields | {RUN_ENTRY: config_json(model)} if opens(model) else fields
-    config = graph_config(
-        extended.shape,
-        model.task.heads,
-        labels=model.labels,
-        vocabulary_size=tokenizer.vocabulary_size,
-        pad_id=tokenizer.pad_id,
-        is_int8=is_int8,
-    )
+    config = graph_config(as_huggingface(extended), tokenizer.pad_id, is_int8=is_int8)
     thresholds = model.config.task.exported_thresholds
     write_json(folder / "config.json", config | thresholds | {GRAPH_ENTRY: written})
     write_tokenizer(folder, model, has_segments="token_type_ids" in whole.inputs)
@@ -97,6 +89,12 @@ def write_graph_folder(folder: Path, model: Model, extended: Model, *, is_int8: 
     shutil.copyfile(PREDICT, folder / "predict.py")
     write_manifest(folder, (fields["file"], *GRAPH_FILES))
     return GraphFolder(fields, change)
+
+
+def as_huggingface(model: Model) -> HuggingFaceModel:
+    """Return what of a model is exported."""
+    weights = {name: weight.contiguous() for name, weight in model.weights.items()}
+    return HuggingFaceModel(model.shape, model.task.heads, weights, model.labels, model.tokenizer.vocabulary_size)
 
 
 def predicts(model: Model) -> bool:

@@ -25,7 +25,7 @@ from encoderlab.config.schemas import SAVED_SCHEMAS, settings_to_dict
 from encoderlab.data.tokenizer_config import PretrainedConfig
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError, one_line
-from encoderlab.exchange.sentences import normalizes, sentence_pooling
+from encoderlab.exchange.config_json import normalizes, sentence_pooling
 from encoderlab.exchange.weights import check_shapes, read_config, read_weights
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, weight_shapes, without_weights
@@ -46,7 +46,7 @@ from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import TrainingConfig
 
 if TYPE_CHECKING:
-    from encoderlab.exchange.huggingface import HuggingFaceModel
+    from encoderlab.exchange.config_json import HuggingFaceModel
 
 
 from encoderlab.metrics.novelty import Novelty

@@ -15,7 +15,7 @@ from encoderlab.data.hub import http_error, hub_answers, quiet
 from encoderlab.data.tokenizer_config import AsPretrainedTokenizer
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError
-from encoderlab.exchange.sentences import sentence_pooling
+from encoderlab.exchange.config_json import sentence_pooling
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.model import Model

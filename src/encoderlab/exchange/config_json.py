@@ -1,0 +1,358 @@
+"""The config.json of a folder of transformers: read as our settings, and written.
+
+What a family calls our settings is in `families`. Beside it, a folder of sentence-transformers says how the vector of a
+text is made: 1_Pooling/config.json how the vectors of its tokens are pooled, and modules.json whether the result has
+length 1.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from encoderlab.errors import DataError, SettingError
+from encoderlab.exchange.families import (
+    ACTIVATIONS,
+    BERT,
+    BY_FAMILY,
+    BY_MODEL_TYPE,
+    DISTILBERT,
+    DISTILBERT_EPSILON,
+    ELECTRA,
+    MODERNBERT,
+    FamilyFormat,
+)
+from encoderlab.exchange.weights import LARGEST_JSON, read_config
+from encoderlab.model.config import HeadSizes, ModelConfig, Pooling, TargetKind
+
+PAIR_LABELS = ["follows", "random"]  # the classes of BERT's pair head, in the order of its own code
+PROBLEM_TYPES: dict[TargetKind, str] = {
+    "label": "single_label_classification",
+    "label_set": "multi_label_classification",
+    "number": "regression",
+}
+INITIALIZER_RANGE = 0.02  # what transformers would draw a fresh head with, where our weights were drawn by width
+
+
+@dataclass(frozen=True, slots=True)
+class HuggingFaceModel:
+    """The content of a transformers folder, in our terms.
+
+    `weights` has the names of `EncoderWithHeads.state_dict()`; if there is no sequence head but the checkpoint has a
+    pooler, also `pool.dense.weight` and `pool.dense.bias`, which that model does not have. `labels` are those of a head
+    with classes, else [].
+    """
+
+    config: ModelConfig
+    heads: HeadSizes
+    weights: dict[str, Tensor]
+    labels: list[str]
+    vocabulary_size: int
+    thresholds: dict[str, float] | None = None
+    positive_label: str | None = None
+
+
+def format_of(folder: Path, fields: dict[str, Any]) -> FamilyFormat:
+    """Return the format of a folder's family. Raises DataError if `fields` in config.json mean another computation."""
+    family = BY_MODEL_TYPE.get(str(fields.get("model_type")))
+    if family is None:
+        raise DataError(
+            f"{folder} has a model of model_type={str(fields.get('model_type'))[:80]}", allowed=", ".join(BY_MODEL_TYPE)
+        )
+    known = [family.prefix + suffix for suffix in family.architectures]
+    named = fields.get("architectures") or known
+    if not isinstance(named, list) or not {str(name) for name in named} & set(known):
+        raise DataError(f"{folder} has a model of architectures={str(named)[:80]}", allowed=", ".join(known))
+    only: dict[str, tuple[Any, ...]] = {
+        family.activation: ("gelu", *ACTIVATIONS),
+        "position_embedding_type": ("absolute", None),
+        "is_decoder": (False, None),
+        "add_cross_attention": (False, None),
+        "tie_word_embeddings": (True, False),
+        "problem_type": (*PROBLEM_TYPES.values(), None),
+        **family.requires,
+    }
+    for key, allowed in only.items():
+        if fields.get(key, allowed[0]) not in allowed:
+            choices = " or ".join(dict.fromkeys(str(choice) for choice in allowed if choice is not None))
+            raise DataError(f"{folder} has a model with {key}={str(fields[key])[:80]}", allowed=choices)
+    return family
+
+
+def settings_of(
+    folder: Path, fields: dict[str, Any], family: FamilyFormat, *, pad_id: int, tie_decoder: bool
+) -> tuple[ModelConfig, int]:
+    """Return the encoder's settings and the size of its vocabulary. Raises DataError."""
+    values = {ours: number_of(folder, fields, *theirs) for ours, theirs in family.settings.items()}
+    if family is MODERNBERT:
+        values |= modernbert_settings(folder, fields, values["n_layers"])
+    else:
+        values["activation"] = ACTIVATIONS[fields.get(family.activation, "gelu")]
+    values["max_length"] -= family.first_position(pad_id)
+    vocabulary_size = number_of(folder, fields, "vocab_size", 30522)
+    if not 0 < vocabulary_size <= 2**31:
+        raise DataError(f"{folder}: config.json states vocab_size={vocabulary_size}", allowed="1 to 2^31")
+    named = {
+        "name": family.model_type,
+        "family": family.family,
+        "pooling": family.pooling,
+        "tie_decoder": tie_decoder,
+    }
+    try:
+        config = ModelConfig(**{**named, **family.fixed, **values})
+    except SettingError as error:
+        raise DataError(f"{folder}: config.json is not supported: {error.wrong}", allowed=error.allowed) from None
+    return config, vocabulary_size
+
+
+def number_of(folder: Path, fields: dict[str, Any], key: str | None, default: Any) -> Any:
+    """Return the value of `key` in config.json, or else the default, as a number of the default's type."""
+    value = default if key is None else fields.get(key, default)
+    is_number = isinstance(value, int | type(default)) and not isinstance(value, bool)
+    if not is_number or abs(value) > 2**53:  # the largest up to which a float is exact; no setting comes near
+        kind = "a whole number" if isinstance(default, int) else "a number"
+        raise DataError(f"{folder}: config.json has an invalid value: {key}={str(value)[:80]}", allowed=kind)
+    return type(default)(value)
+
+
+def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head: bool) -> list[str]:
+    """Return the names of the classes in the order of their ids; [] if no head has classes. Raises DataError."""
+    classes = heads.sequence_classes if heads.token_classes is None else heads.token_classes
+    if classes is None:
+        return []
+    is_number = heads.sequence_target == "number"
+    needed = len(PAIR_LABELS) if pair_head else 1 if is_number else None
+    if (classes < 2) if needed is None else (classes != needed):
+        raise DataError(f"{folder} has a head with {classes} outputs", allowed=str(needed or "two or more"))
+    if needed is not None:
+        return [] if is_number else PAIR_LABELS
+    named = fields.get("id2label") or {str(number): f"LABEL_{number}" for number in range(classes)}
+    labels: list[Any] = [named.get(str(number)) for number in range(classes)] if isinstance(named, dict) else []
+    if len(named) != classes or not all(isinstance(label, str) for label in labels) or len(set(labels)) != classes:
+        stated = f"{folder}: config.json states id2label={str(named)[:80]}"
+        raise DataError(f"{stated}, but the head has {classes} classes", allowed="a different name for each class")
+    return labels
+
+
+def target_of(fields: dict[str, Any], classes: int) -> TargetKind:
+    """Return the kind of target of a classifier with so many outputs, as transformers decides it."""
+    targets: dict[str, TargetKind] = {problem_type: target for target, problem_type in PROBLEM_TYPES.items()}
+    default: TargetKind = "number" if classes == 1 else "label"
+    return targets.get(str(fields.get("problem_type")), default)
+
+
+def thresholds_of(fields: dict[str, Any], labels: list[str]) -> tuple[dict[str, float] | None, str | None]:
+    """Return what our export records, or None: thresholds (of all labels or the positive one), and the positive one."""
+    named = fields.get("thresholds")
+    positive = fields.get("positive_label")
+    positive = positive if len(labels) == 2 and positive in labels else None
+    if not isinstance(named, dict) or not all(isinstance(one, int | float) for one in named.values()):
+        return None, positive
+    return named if set(named) in (set(labels), {positive}) else None, positive
+
+
+def format_for(config: ModelConfig, heads: HeadSizes) -> FamilyFormat:
+    """Return the format that an encoder is exported to."""
+    if config.family is not None:
+        return BY_FAMILY[config.family]
+    classifies = heads.sequence_classes is not None
+    if config.pooling is Pooling.cls and classifies and not heads.vocabulary:
+        return ELECTRA
+    like_distilbert = config.segments == 0 and config.norm_epsilon == DISTILBERT_EPSILON
+    has_its_pooler = config.pooling is Pooling.relu_pooler and (classifies or like_distilbert)
+    return DISTILBERT if has_its_pooler else BERT
+
+
+def config_json(model: HuggingFaceModel, family: FamilyFormat, pad_id: int) -> dict[str, Any]:
+    """Return the content of config.json for a model that the family has."""
+    config = model.config
+    heads = model.heads
+    names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    fields: dict[str, Any] = {
+        "model_type": family.model_type,
+        "architectures": [family.prefix + _suffix(heads)],
+        "torch_dtype": "float32",
+        "vocab_size": model.vocabulary_size,
+        "pad_token_id": pad_id,
+        family.activation: names.get(config.activation, "gelu"),
+    }
+    derived = {
+        "d_ff": config.feed_forward_width,
+        "d_embedding": config.embedding_width,
+        "initializer_range": config.initializer_range or INITIALIZER_RANGE,
+        "max_length": config.reach + family.first_position(pad_id),
+    }
+    keys = {ours: key for ours, (key, _) in family.settings.items() if key is not None}
+    fields |= {key: derived.get(ours, getattr(config, ours)) for ours, key in keys.items()}
+    fields["tie_word_embeddings"] = config.tie_decoder or not heads.vocabulary
+    fields |= {key: allowed[0] for key, allowed in family.requires.items()}
+    if family is MODERNBERT:
+        fields |= modernbert_fields(config)
+    if family.one_segment:
+        fields["type_vocab_size"] = 1
+    if family is BERT:
+        fields["position_embedding_type"] = "absolute"
+    if family is DISTILBERT:
+        fields["seq_classif_dropout"] = config.dropout
+    if model.labels:
+        fields["id2label"] = {str(number): label for number, label in enumerate(model.labels)}
+        fields["label2id"] = {label: number for number, label in enumerate(model.labels)}
+    if heads.sequence_classes is not None and not heads.vocabulary:
+        fields["problem_type"] = PROBLEM_TYPES[heads.sequence_target]
+    if heads.sequence_target == "number":
+        fields |= {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}  # transformers counts the outputs by these
+    return fields
+
+
+def _suffix(heads: HeadSizes) -> str:
+    if heads.vocabulary:
+        return "ForMaskedLM" if heads.sequence_classes is None else "ForPreTraining"
+    if heads.token_classes is not None:
+        return "ForTokenClassification"
+    return "Model" if heads.sequence_classes is None else "ForSequenceClassification"
+
+
+def graph_config(model: HuggingFaceModel, pad_id: int, *, is_int8: bool) -> dict[str, Any]:
+    """Return the content of config.json for the ONNX graph of a model, in 8 bits or in 32.
+
+    By it transformers.js and optimum know what to do with the graph's outputs: they read the sizes and labels from it,
+    and run the graph, whatever it computes. A model that no class of transformers computes is therefore called a BERT.
+    """
+    family = format_for(model.config, model.heads)
+    fields = config_json(model, family, pad_id)
+    if model.heads.vocabulary:  # transformers.js has no class for masked tokens and pairs together
+        fields["architectures"] = [f"{family.prefix}ForMaskedLM"]
+    # the file it loads where a program does not choose: without, a browser looks for one in 8 bits, Node in 32
+    fields["transformers.js_config"] = {"dtype": "q8" if is_int8 else "fp32"}
+    return fields
+
+
+# ModernBERT's settings that are no single number: which layers attend locally, the bases of rotary positions, biases
+# and the pooling of its classifier. They are read from today's config.json and older ones.
+
+BIASES = ("attention_bias", "mlp_bias", "norm_bias")
+LOCAL = "sliding_attention"
+GLOBAL = "full_attention"
+BASES = {GLOBAL: ("global_rope_theta", 160_000.0), LOCAL: ("local_rope_theta", 10_000.0)}  # older keys, and defaults
+
+
+def modernbert_settings(folder: Path, fields: Mapping[str, Any], n_layers: int) -> dict[str, Any]:
+    """Return our settings for what `fields` of config.json say. Raises DataError if we have none."""
+    pooling = fields.get("classifier_pooling", "cls")
+    if pooling not in ("cls", "mean"):
+        raise _unsupported(folder, "classifier_pooling", pooling, "cls or mean")
+    local_attention = fields.get("local_attention", 128)
+    if not isinstance(local_attention, int) or local_attention < 2:
+        raise _unsupported(folder, "local_attention", local_attention, "a whole number from 2")
+    return {
+        "pooling": Pooling(pooling),
+        "bias": any(fields.get(key) is True for key in BIASES),
+        "window": local_attention // 2,
+        "global_every": _global_every(folder, fields, n_layers),
+        "rotary_base": _base(folder, fields, GLOBAL),
+        "window_rotary_base": _base(folder, fields, LOCAL),
+    }
+
+
+def _global_every(folder: Path, fields: Mapping[str, Any], n_layers: int) -> int:
+    """Return every how many layers attention is global."""
+    every = fields.get("global_attn_every_n_layers", 3)
+    kinds = fields.get("layer_types")
+    if isinstance(kinds, list) and len(kinds) == n_layers:
+        later = [n for n, kind in enumerate(kinds) if n and kind == GLOBAL]
+        every = later[0] if later else max(n_layers, 1)
+    if not isinstance(every, int) or every < 1:
+        raise _unsupported(folder, "global_attn_every_n_layers", every, "a whole number from 1")
+    if kinds is not None and kinds != [LOCAL if n % every else GLOBAL for n in range(n_layers)]:
+        raise _unsupported(
+            folder, "layer_types", kinds, "global attention in the first layer and every so many after it"
+        )
+    return every
+
+
+def _base(folder: Path, fields: Mapping[str, Any], kind: str) -> float:
+    """Return the base of the rotary positions in one kind of layers."""
+    key, default = BASES[kind]
+    parameters = fields.get("rope_parameters")
+    stated = parameters.get(kind) if isinstance(parameters, dict) else None
+    stated = stated if isinstance(stated, dict) else {}
+    if stated.get("rope_type", "default") != "default" or fields.get("rope_scaling"):
+        raise _unsupported(folder, "rope_parameters", stated or fields.get("rope_scaling"), "the type default")
+    base = stated.get("rope_theta", fields.get(key, default))
+    if not isinstance(base, int | float) or isinstance(base, bool) or not 1 < base < 1e15:
+        raise _unsupported(folder, key, base, "a number above 1")
+    return float(base)
+
+
+def _unsupported(folder: Path, key: str, value: Any, allowed: str) -> DataError:
+    return DataError(f"{folder} has a model with {key}={str(value)[:80]}", allowed=allowed)
+
+
+def modernbert_fields(config: ModelConfig) -> dict[str, Any]:
+    """Return the fields of config.json for our settings."""
+    bases = {GLOBAL: config.rotary_base, LOCAL: config.window_rotary_base or config.rotary_base}
+    window = config.reach if config.window is None else config.window
+    kinds = [GLOBAL if config.window_of(layer) is None else LOCAL for layer in range(config.n_layers)]
+    return {
+        **dict.fromkeys(BIASES, config.bias),
+        "classifier_pooling": "cls" if config.pooling is Pooling.cls else "mean",
+        "classifier_bias": True,
+        "decoder_bias": True,
+        "local_attention": 2 * window,
+        "layer_types": kinds,
+        "global_attn_every_n_layers": config.global_every,
+        "rope_parameters": {kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()},
+        **{key: bases[kind] for kind, (key, _) in BASES.items()},
+        "embedding_dropout": config.dropout,
+        "classifier_dropout": config.dropout,
+    }
+
+
+# The settings of sentence-transformers.
+
+FOLDER = "1_Pooling"
+MODULES = "modules.json"
+NORMALIZE = ".Normalize"  # how the name of the class ends, whose module has moved between versions
+# Since version 6 there is one key with a name, before there was one key for each kind.
+KEY = "pooling_mode"
+PREFIX = "pooling_mode_"
+KNOWN = {
+    "cls": Pooling.cls,
+    "cls_token": Pooling.cls,
+    "mean": Pooling.mean,
+    "mean_tokens": Pooling.mean,
+    "max": Pooling.max,
+    "max_tokens": Pooling.max,
+}
+
+
+def sentence_pooling(folder: Path) -> Pooling | None:
+    """Return how sentence vectors are pooled; None if the folder does not say. Raises DataError for another way."""
+    if not (folder / FOLDER / "config.json").is_file():
+        return None
+    fields = read_config(folder / FOLDER)
+    names = [str(fields[KEY])] if fields.get(KEY) else []
+    if not names:
+        names = [key.removeprefix(PREFIX) for key, value in fields.items() if key.startswith(PREFIX) and value is True]
+    if not names:
+        return None
+    if len(names) > 1 or names[0] not in KNOWN:
+        raise DataError(f"{folder / FOLDER} pools tokens by {', '.join(names)[:80]}", allowed="cls, mean or max")
+    return KNOWN[names[0]]
+
+
+def normalizes(folder: Path) -> bool:
+    """Return whether the folder's vectors have length 1. Raises DataError if modules.json is damaged."""
+    path = folder / MODULES
+    if not path.is_file():
+        return False
+    try:
+        if path.stat().st_size > LARGEST_JSON:
+            raise ValueError("it is too large")
+        modules = json.loads(path.read_text(encoding="utf-8"))
+        return any(str(module["type"]).endswith(NORMALIZE) for module in modules)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise DataError(f"{path} is damaged", allowed="a list of modules with types") from None
