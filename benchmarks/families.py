@@ -15,7 +15,9 @@ from transformers import (
     DebertaV2Config,
     DistilBertConfig,
     ElectraConfig,
+    LongformerConfig,
     ModernBertConfig,
+    MPNetConfig,
     PretrainedConfig,
     RobertaConfig,
 )
@@ -46,6 +48,10 @@ PUBLISHED = {
         pos_att_type=["p2c", "c2p"],
         position_biased_input=False,
         **SPECIALS,
+    ),
+    "mpnet": lambda: MPNetConfig(),  # whose code assumes its own padding id
+    "longformer": lambda: LongformerConfig(
+        attention_window=512, vocab_size=50_265, max_position_embeddings=4098, type_vocab_size=1, **SPECIALS
     ),
 }
 

@@ -215,22 +215,24 @@ FINETUNING = {
 # Families of encoders: random weights in published shapes, on the built-in task, which needs no hub
 
 _FROM = "{work}/encoder"
-_ON_INTENTS = ("task=intents", f"init_from={_FROM}", "training.batch_size=32", "training.layer_decay=1")
+_ON_INTENTS = ("task=intents", f"init_from={_FROM}", "training.layer_decay=1")
 
 
-def _family(shape: str, what: str) -> Job:
-    mine = ours("finetune", *_ON_INTENTS, steps=60, small=("dataset.limit=400",))
-    data = ("--model", _FROM, "--data", "intents", "--batch", "32", *_PEER)
+def _family(shape: str, what: str, batch: int = 32) -> Job:
+    words = (*_ON_INTENTS, f"training.batch_size={batch}")
+    mine = ours("finetune", *words, steps=60, small_steps=12, small=("dataset.limit=400",))
+    data = ("--model", _FROM, "--data", "intents", "--batch", str(batch), *_PEER)
     peer = Side(
         "trainer",
         ("-m", "benchmarks.peers.trainer", *data),
         printed,
         steps=40,
+        small_steps=12,
         small=("--limit", "400"),
         needs=("accelerate",),
     )
     setup = (("-m", "benchmarks.families", shape, _FROM),)
-    return Job(f"finetuning {what} on the built-in task, batch 32", (mine, peer), setup=setup)
+    return Job(f"finetuning {what} on the built-in task, batch {batch}", (mine, peer), setup=setup)
 
 
 FAMILIES = {
@@ -240,6 +242,10 @@ FAMILIES = {
     "finetune_ettin": _family("ettin_17m", "an encoder of Ettin-17M's shape (ModernBERT)"),
     "finetune_deberta": _family(
         "deberta_v3_xsmall", "an encoder of DeBERTa-v3-xsmall's shape, which transformers computes"
+    ),
+    "finetune_mpnet": _family("mpnet", "an encoder of MPNet-base's shape"),
+    "finetune_longformer": _family(  # which pads each row to its window of 512 tokens
+        "longformer", "an encoder of Longformer-base's shape, which transformers computes", batch=4
     ),
 }
 
