@@ -237,14 +237,17 @@ def test_an_existing_path_is_refused(command, finished, tmp_path):
         command("export", f"run={run}", "path=file/there")
 
 
-def test_sentence_transformers_opens_the_encoder_and_gives_the_same_mean_vectors(command, finished):
+@pytest.mark.parametrize("pooling", [Pooling.cls, Pooling.mean, Pooling.max])
+def test_sentence_transformers_opens_the_encoder_and_gives_the_same_vectors(command, finished, pooling):
     sentence_transformers = pytest.importorskip("sentence_transformers")
-    run = finished(ClassificationConfig(name="moods"), pooling=Pooling.mean)
+    run = finished(ClassificationConfig(name="moods"), pooling=pooling)
     command("export", f"run={run}", "heads=false", "path=there")
     Path("texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
-    command("embed", f"run={run}", "input=texts.txt", "output=ours.npy", "pooling=mean", "precision=fp32")
+    command("embed", f"run={run}", "input=texts.txt", "output=ours.npy", "precision=fp32")
     theirs = sentence_transformers.SentenceTransformer("there", device="cpu").encode(TEXTS, show_progress_bar=False)
     np.testing.assert_allclose(theirs, np.load("ours.npy"), atol=1e-5)
+    command("embed", "run=there", "input=texts.txt", "output=again.npy", "precision=fp32")
+    np.testing.assert_allclose(np.load("again.npy"), theirs, atol=1e-5)
 
 
 # run= may be a folder of transformers

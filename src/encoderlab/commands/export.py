@@ -16,8 +16,10 @@ import safetensors.torch
 
 from encoderlab.config.commands import ExportConfig, ExportFormat, OpenRunConfig
 from encoderlab.errors import SettingError
+from encoderlab.exchange.config_json import sentence_settings
 from encoderlab.exchange.transformers_models import to_folder
 from encoderlab.exchange.web import find_library, write_web_folder
+from encoderlab.model.config import HeadSizes, Pooling
 from encoderlab.reports.blocks import render
 from encoderlab.reports.card_metadata import LICENSE
 from encoderlab.reports.cards import export_card, plain
@@ -77,10 +79,20 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
         write_json(temporary / "config.json", fields)
         content = safetensors.torch.save(weights, metadata={"format": "pt"})
         (temporary / "model.safetensors").write_bytes(content)  # safetensors' own writer lets no other user read it
+        if task.heads == HeadSizes():
+            _write_sentence_settings(temporary, opened)
         write_tokenizer(temporary, model, has_segments=fields.get("type_vocab_size", 0) >= 2)
         _write_card(temporary, config, model.name, "transformers", fields, **about)
     print(f"{path}\nIts README.md has a program that opens it")
     return path
+
+
+def _write_sentence_settings(folder: Path, opened: Model) -> None:
+    """Let sentence-transformers make the vectors of texts as `embed` does."""
+    pooling = Pooling[opened.vector_pooling.name]
+    for name, content in sentence_settings(opened.shape.d_model, pooling, normalizes=opened.normalizes).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        write_json(folder / name, content)
 
 
 def _say_what_is_left_out(model: Model) -> None:

@@ -356,3 +356,21 @@ def normalizes(folder: Path) -> bool:
         return any(str(module["type"]).endswith(NORMALIZE) for module in modules)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise DataError(f"{path} is damaged", allowed="a list of modules with types") from None
+
+
+def sentence_settings(width: int, pooling: Pooling, *, normalizes: bool) -> dict[str, Any]:
+    """Return the files by which sentence-transformers makes the vector of a text, [width], of length 1 if it
+    `normalizes`: the content of each by its path.
+    """
+    parts = {"": "Transformer", FOLDER: "Pooling"}
+    if normalizes:
+        parts["2_Normalize"] = "Normalize"
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (path, kind) in enumerate(parts.items())
+    ]
+
+    # The keys that every version reads.
+    names = {Pooling.cls: "cls_token", Pooling.mean: "mean_tokens", Pooling.max: "max_tokens"}
+    modes = {f"{PREFIX}{name}": kind is pooling for kind, name in names.items()}
+    return {MODULES: modules, f"{FOLDER}/config.json": {"word_embedding_dimension": width, **modes}}

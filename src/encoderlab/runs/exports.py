@@ -120,7 +120,7 @@ def write_tokenizer(folder: Path, model: Model, *, has_segments: bool) -> None:
     write_json(path, settings)
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
