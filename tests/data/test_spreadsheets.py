@@ -217,7 +217,7 @@ def test_a_cell_that_no_model_could_read_is_refused(ending, tmp_path):
 
 @pytest.mark.parametrize(("length", "rows"), [(1_000_000, 1000), (20_000_000, 2), (1, 3_000_000)])
 def test_a_parquet_file_that_would_fill_the_memory_is_refused(length, rows, tmp_path, monkeypatch):
-    monkeypatch.setattr("encoderlab.data.tables._MANY_ROWS", 1_000_000)
+    monkeypatch.setattr("encoderlab.data.arrow_files._MANY_ROWS", 1_000_000)
     path = tmp_path / "bomb.parquet"
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array(["x" * length]))
     table = pa.table({"text": texts, "label": ["a"] * rows})

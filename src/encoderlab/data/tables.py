@@ -13,7 +13,7 @@ import json
 import re
 import sys
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import date, datetime, time
 from itertools import chain, groupby
 from pathlib import Path
@@ -21,28 +21,21 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from encoderlab.data.annotation_tools import Record
 from encoderlab.data.annotations import fasttext_rows, tabulated
-from encoderlab.data.checks import LONGEST_TEXT, checked, refuse_long
-from encoderlab.data.columns import CARRIED, Columns, RawRows, are_numbers, can_be_carried, listed, plain
+from encoderlab.data.arrow_files import parquet_batches, saved_batches
+from encoderlab.data.checks import LONGEST_TEXT, checked
+from encoderlab.data.columns import CARRIED, Columns, RawRows, are_numbers, listed
 from encoderlab.data.examples import grouped, stored
 from encoderlab.data.formats import Dialect, Format, Quoting, encoding_of, lines_of, text_lines
-from encoderlab.data.saved_datasets import saved_batches
 from encoderlab.data.workbooks import sheet_of, sheet_rows
-from encoderlab.errors import DataError, one_line
+from encoderlab.errors import DataError
 
 _ROWS_AT_A_TIME = 2000
 _DOCUMENTS_AT_A_TIME = 100
 _CHARACTERS_AT_A_TIME = 2**26
-_ROWS_OF_PARQUET = 1024  # a few bytes can expand to any number of rows
-_BYTES_OF_PARQUET = 2**26  # of a column, at a time
-_GROWTH = 100  # times as large as its parquet file
-_MUCH = 2**28  # bytes: so much may come from a file of any size
-_MANY_ROWS = 10_000_000
 _MOST_FIELD = 2**31 - 1  # characters in a cell, the most that the csv module can be told to read
 _MOST_LABELS = 10_000  # whose values are kept while a csv file is read
 _UNFIT = (pa.ArrowException, OverflowError, UnicodeEncodeError)  # of values that do not fit a type
@@ -126,7 +119,7 @@ def read_batches(
 ) -> Iterator[Batch]:
     """Yield the rows of a file in batches, with the columns to read by their own names, those `as_text` as texts."""
     if kind is Format.parquet:
-        yield from _parquet(path, columns)
+        yield from parquet_batches(path, columns)
         return
     if kind is Format.arrow:
         yield from saved_batches(path, columns)
@@ -225,60 +218,6 @@ def _mixed(value: Any, kind: pa.DataType, name: str, place: str) -> _MixedTypesE
     error = _MixedTypesError(f"{place} has {json.dumps(value, default=str)[:60]} in column {name!r}", allowed=allowed)
     error.column = name
     return error
-
-
-def _parquet(path: Path, columns: Columns) -> Iterator[Batch]:
-    """Yield the rows of a parquet file as they are stored. Raises DataError if they unpack to far more than it."""
-    first = 1
-    unpacked = 0
-    most = max(_GROWTH * path.stat().st_size, _MUCH)
-    try:
-        # pre-buffered columns would stay in memory to the end
-        file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=2**20)
-        used = {*columns.by_setting().values()}
-        schema = file.schema_arrow
-        names = []
-        for name in columns.to_read(schema.names, str(path)):
-            if name in used or can_be_carried(schema.field(name).type):
-                names.append(name)
-        rows_at_a_time = _rows_of_parquet(path, file.metadata, names, most)
-        for batch in file.iter_batches(rows_at_a_time, columns=names):
-            arrays = {name: plain(batch[name]) for name in names}
-            unpacked += sum(array.nbytes for array in arrays.values())
-            if unpacked > most:
-                raise _unpacks_to_too_much(path)
-            yield range(first, first + len(batch)), arrays
-            first += len(batch)
-    except (pa.ArrowException, OSError, MemoryError) as error:
-        raise DataError(f"{path} is not a readable parquet file: {one_line(str(error))}") from error
-
-
-def _rows_of_parquet(path: Path, metadata: pq.FileMetaData, names: Sequence[str], most: int) -> int:
-    """Return how many rows are read at a time: fewer if a value that many rows may share is long.
-
-    Raises DataError if a file has far more rows or bytes than its size allows, or such a value is longer than a text.
-    """
-    too_many = metadata.num_rows > max(_GROWTH * path.stat().st_size, _MANY_ROWS)
-    n_bytes = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
-    if too_many or n_bytes > most:
-        raise _unpacks_to_too_much(path)
-    longest = 1
-    # The values that rows share are a dictionary, which is read with the first row of each group of rows.
-    file = pq.ParquetFile(path, read_dictionary=list(names), pre_buffer=False, buffer_size=2**20)
-    for group in range(file.num_row_groups):
-        for batch in file.iter_batches(1, row_groups=[group], columns=list(names)):
-            for name, column in zip(names, batch.columns, strict=True):
-                if pa.types.is_dictionary(column.type):
-                    length = pc.max(pc.binary_length(column.dictionary)).as_py() or 0
-                    refuse_long(length, f"A row of {path}", name)
-                    longest = max(longest, length)
-            break
-    return max(1, min(_ROWS_OF_PARQUET, _BYTES_OF_PARQUET // longest))
-
-
-def _unpacks_to_too_much(path: Path) -> DataError:
-    problem = f"{path} unpacks to more than {_GROWTH} times its size"
-    return DataError(problem, remedy="Write it again without rows or texts that repeat")
 
 
 def _separated(path: Path, kind: Format, columns: Columns, quoting: Quoting, encoding: str) -> Iterator[Record]:

@@ -1,0 +1,135 @@
+"""Files of Arrow columns: parquet, folders that the library `datasets` has saved (`save_to_disk`), and .arrow files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from encoderlab.data.checks import refuse_long
+from encoderlab.data.columns import Columns, can_be_carried, mapped_array, plain
+from encoderlab.errors import DataError, one_line
+
+if TYPE_CHECKING:
+    import datasets
+
+_ROWS_AT_A_TIME = 1024  # a few bytes can expand to any number of rows
+_BYTES_OF_PARQUET = 2**26  # of a column, at a time
+_GROWTH = 100  # times as large unpacked: the buffers of a file may be compressed
+_MUCH = 2**28  # bytes: so much may come from files of any size
+_MANY_ROWS = 10_000_000
+
+Batch = tuple[range, dict[str, pa.Array]]  # the numbers of rows, from 1, and their values by column
+
+
+def parquet_batches(path: Path, columns: Columns) -> Iterator[Batch]:
+    """Yield the rows of a parquet file as they are stored. Raises DataError if they unpack to far more than it."""
+    try:
+        # pre-buffered columns would stay in memory to the end
+        file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=2**20)
+        names = _to_read(path, columns, file.schema_arrow)
+        rows_at_a_time = _rows_of_parquet(path, file.metadata, names)
+        yield from _unpacked(path, file.iter_batches(rows_at_a_time, columns=names))
+    except (pa.ArrowException, OSError, MemoryError) as error:
+        raise DataError(f"{path} is not a readable parquet file: {one_line(str(error))}") from error
+
+
+def saved_batches(path: Path, columns: Columns) -> Iterator[Batch]:
+    """Yield the rows of a saved dataset, classes by their names.
+
+    Raises DataError if it cannot be read, or unpacks to far more than its size.
+    """
+    try:
+        dataset = _opened(path)
+        names = _to_read(path, columns, dataset.features.arrow_schema)
+        tables: Any = dataset.select_columns(names).with_format("arrow").iter(_ROWS_AT_A_TIME)
+        batches = (batch for table in tables for batch in table.combine_chunks().to_batches())
+        for rows, arrays in _unpacked(path, batches):
+            yield rows, {name: _with_names(array, dataset.features[name]) for name, array in arrays.items()}
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
+        problem = f"{path} is not a readable dataset: {one_line(str(error))}"
+        raise DataError(problem, remedy="Save it again with the save_to_disk of datasets, or as parquet") from error
+
+
+def _to_read(path: Path, columns: Columns, schema: pa.Schema) -> list[str]:
+    """Return the columns to read: those that are used, and those that can be carried along."""
+    used = {*columns.by_setting().values()}
+    names = []
+    for name in columns.to_read(schema.names, str(path)):
+        if name in used or can_be_carried(schema.field(name).type):
+            names.append(name)
+    return names
+
+
+def _unpacked(path: Path, batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
+    """Yield batches with the numbers of their rows, and dictionaries written out. DataError if they are too large."""
+    first = 1
+    unpacked = 0
+    most = _most_bytes(path)
+    for batch in batches:
+        arrays = {name: plain(array) for name, array in zip(batch.schema.names, batch.columns, strict=True)}
+        unpacked += sum(array.nbytes for array in arrays.values())
+        if unpacked > most:
+            raise _unpacks_to_too_much(path)
+        yield range(first, first + len(batch)), arrays
+        first += len(batch)
+
+
+def _most_bytes(path: Path) -> int:
+    """Return how many bytes may come from a file, or from the files of a folder."""
+    return max(_GROWTH * _size_of(path), _MUCH)
+
+
+def _size_of(path: Path) -> int:
+    files = [path] if path.is_file() else [*path.iterdir()]
+    return sum(file.stat().st_size for file in files)
+
+
+def _unpacks_to_too_much(path: Path) -> DataError:
+    problem = f"{path} unpacks to more than {_GROWTH} times its size"
+    return DataError(problem, remedy="Write it again without rows or texts that repeat")
+
+
+def _rows_of_parquet(path: Path, metadata: pq.FileMetaData, names: Sequence[str]) -> int:
+    """Return how many rows are read at a time: fewer if a value that many rows may share is long.
+
+    Raises DataError if a file has far more rows or bytes than its size allows, or such a value is longer than a text.
+    """
+    too_many = metadata.num_rows > max(_GROWTH * _size_of(path), _MANY_ROWS)
+    n_bytes = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
+    if too_many or n_bytes > _most_bytes(path):
+        raise _unpacks_to_too_much(path)
+    longest = 1
+    # The values that rows share are a dictionary, which is read with the first row of each group of rows.
+    file = pq.ParquetFile(path, read_dictionary=list(names), pre_buffer=False, buffer_size=2**20)
+    for group in range(file.num_row_groups):
+        for batch in file.iter_batches(1, row_groups=[group], columns=list(names)):
+            for name, column in zip(names, batch.columns, strict=True):
+                if pa.types.is_dictionary(column.type):
+                    length = pc.max(pc.binary_length(column.dictionary)).as_py() or 0
+                    refuse_long(length, f"A row of {path}", name)
+                    longest = max(longest, length)
+            break
+    return max(1, min(_ROWS_AT_A_TIME, _BYTES_OF_PARQUET // longest))
+
+
+def _opened(path: Path) -> datasets.Dataset:
+    """Return a saved dataset whose rows stay in its files."""
+    from datasets import Dataset
+
+    if path.is_dir():
+        return Dataset.load_from_disk(str(path))
+    return Dataset.from_file(str(path))
+
+
+def _with_names(array: pa.Array, feature: Any) -> pa.Array:
+    """Return a column of class ids (or of lists of them) as the names of the classes; any other as it is."""
+    names = getattr(getattr(feature, "feature", feature), "names", None)
+    if names is None:
+        return array
+    known = pa.array(names, pa.string())
+    return mapped_array(array, lambda ids: known.take(pc.if_else(pc.less(ids, 0), None, ids)))
