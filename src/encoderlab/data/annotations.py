@@ -26,9 +26,10 @@ from encoderlab.data.annotation_tools import (
     spans_of,
 )
 from encoderlab.data.columns import Columns, listed
-from encoderlab.data.formats import FASTTEXT_LABEL, say_once, text_lines
+from encoderlab.data.formats import FASTTEXT_LABEL, text_lines
 from encoderlab.errors import DataError
 from encoderlab.metrics.comparison import SEPARATOR
+from encoderlab.system.messages import say_once
 
 _FASTTEXT_LABELS = re.compile(rf"(?:^|\s){FASTTEXT_LABEL}(\S+)")
 _LOOKED_AT = 100  # rows that show the shape of a file
@@ -131,7 +132,7 @@ class _Table:
 
 def fasttext_rows(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
     """Yield the text and the labels of each line that fastText reads. Raises DataError as `tabulated` does."""
-    say_once(f"encoderlab: {path}: read as lines of fastText, each with a text and its labels")
+    say_once(f"{path}: read as lines of fastText, each with a text and its labels")
     text_column = next(iter(columns.parts), "text")
     for number, line in enumerate(text_lines(path, encoding), start=1):
         labels = _FASTTEXT_LABELS.findall(line)
@@ -209,7 +210,7 @@ def _say_as_what(path: Path, tool: Tool, table: _Table, counts: Counter[str]) ->
     """Say what a file was read as, and which answers are left out."""
     article = "an" if tool.name[0] in "AEIOU" else "a"
     names = [*table.of_texts, *table.column_of.values()]
-    say_once(f"encoderlab: {path}: read as {article} {tool.name} export: {listed(names, 8)}")
+    say_once(f"{path}: read as {article} {tool.name} export: {listed(names, 8)}")
     _say_counts(path, counts, ("rejected", "ignored", "suggested", "not", "disagreements"))
 
 
@@ -228,4 +229,4 @@ def _say_counts(path: Path, counts: Counter[str], names: Sequence[str]) -> None:
     }
     said = [words[name].format(n=f"{counts[name]:,}", ties=f"{counts['ties']:,}") for name in names if counts[name]]
     if said:
-        say_once(f"encoderlab: {path}: {'; '.join(said)}")
+        say_once(f"{path}: {'; '.join(said)}")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +9,7 @@ import pyarrow.compute as pc
 from encoderlab.data.columns import NO, YES, Columns, Where, flat, is_list, mapped_array, plain
 from encoderlab.data.examples import JOINT, without_html
 from encoderlab.errors import DataError
+from encoderlab.system.messages import say
 
 LONGEST_TEXT = 10_000_000  # bytes in UTF-8: a novel has one, and tokenising ten takes seconds
 types = pa.types
@@ -123,7 +122,7 @@ def _labels(array: pa.Array, name: str, where: Where) -> pa.Array:
     trimmed = mapped_array(written, pc.utf8_trim_whitespace)
     n_changed = pc.sum(pc.not_equal(flat(written), flat(trimmed))).as_py() or 0
     if n_changed:
-        print(f"encoderlab: {where(0)}: spaces around labels are ignored ({n_changed:,} labels)", file=sys.stderr)
+        say(f"{where(0)}: spaces around labels are ignored ({n_changed:,} labels)")
     return trimmed
 
 

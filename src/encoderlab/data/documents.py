@@ -33,7 +33,7 @@ from encoderlab.data.survey import hashed
 from encoderlab.data.token_store import TokenStore, kept_store, write_store
 from encoderlab.errors import DataError
 from encoderlab.settings import setting
-from encoderlab.system.progress import progress_bar
+from encoderlab.system.messages import progress_bar
 
 if TYPE_CHECKING:
     from datasets import IterableDataset

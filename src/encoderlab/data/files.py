@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from encoderlab.data.formats import Dialect, Format, OnMissing, Quoting, format_
 from encoderlab.data.remote import is_url, source_of, without_query
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting
+from encoderlab.system.messages import say, say_once
 
 if TYPE_CHECKING:
     from encoderlab.data.columns import Columns, RawRows
@@ -158,7 +158,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
         if not others or len({*titles}) > 1:
             return {}
         read = f"the sheet {titles[0]!r} is read (dataset.sheet), and not {quoted(dict.fromkeys(others))}"
-        print(f"encoderlab: {files['train'][0]}: {read}", file=sys.stderr)
+        say(f"{files['train'][0]}: {read}")
         return {"sheet": titles[0]}
 
     def _guessed_columns(self, path: Path, target: TargetKind, error: DataError) -> dict[str, str]:
@@ -181,7 +181,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
         for option, name in guesses.items():
             read = f"the sheet {name!r} is read" if option == "sheet" else f"{option}s are read from {name!r}"
             named.append(f"{read} (dataset.{option})")
-        print(f"encoderlab: {path}: {', '.join(named)}", file=sys.stderr)
+        say(f"{path}: {', '.join(named)}")
         return guesses
 
     def _guessed_sheet(self, path: Path, target: TargetKind, error: DataError) -> dict[str, str]:
@@ -294,8 +294,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
         others = self.group is not None
         rows = self._rows_of(files, self._document_columns(others=others), cache_dir)
         if len(rows["train"].table) == 1 and format_of(files["train"][0], self.format) is Format.txt:
-            note = f"encoderlab: {files['train'][0]}: no blank line ends a document, so each line is one"
-            print(f"{note}. For single sentences set task.second_sentence=none task.min_sentences=1", file=sys.stderr)
+            note = f"{files['train'][0]}: no blank line ends a document, so each line is one"
+            say(f"{note}. For single sentences set task.second_sentence=none task.min_sentences=1")
             by_line = self._document_columns(others=others, one_per_line=True)
             rows |= self._rows_of({"train": files["train"]}, by_line, cache_dir)
         return self.build_splits(rows, _origin(files))
@@ -356,7 +356,7 @@ def _files_of_saved(folder: Path, splits: Sequence[str]) -> dict[str, list[Path]
         remedy = f"Set dataset.train={folder / splits[0]}"
         raise DataError(f"{folder} has no split train", allowed=", ".join(splits), remedy=remedy)
     if others:
-        formats.say_once(f"encoderlab: {folder}: the splits {', '.join(others)} are not read")
+        say_once(f"{folder}: the splits {', '.join(others)} are not read")
     return {name: [folder / name] for name in MAIN_SPLITS if name in splits}
 
 
@@ -395,7 +395,7 @@ def _name_texts_not_read(rows: RawRows, text: str, path: Path) -> None:
     pair = shlex.quote(f"dataset.text_pair={others[0]}")
     joined = shlex.quote(f"dataset.text=[{','.join([text, *others])}]")
     left_out = f"{', '.join(map(repr, others))} {'is' if len(others) == 1 else 'are'} not read"
-    print(f"encoderlab: {path}: {left_out}. Set {pair} for pairs of texts, {joined} to join them", file=sys.stderr)
+    say(f"{path}: {left_out}. Set {pair} for pairs of texts, {joined} to join them")
 
 
 def _fingerprints(paths: list[Path]) -> dict[str, str]:

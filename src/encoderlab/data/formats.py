@@ -5,17 +5,16 @@ from __future__ import annotations
 import codecs
 import glob
 import io
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from encoderlab.data.remote import is_url, local_files
 from encoderlab.errors import DataError, SettingError, closest, one_line
+from encoderlab.system.messages import say, say_once
 
 AUTO = "auto"
 FASTTEXT_LABEL = "__label__"  # before each label of a line
@@ -216,7 +215,7 @@ def _refuse_bomb(path: Path) -> None:
             if unpacked > most:
                 raise DataError(f"{path} unpacks to more than {_GROWTH} times its size", remedy="Unpack it yourself")
     if unpacked > _MUCH:
-        print(f"encoderlab: {path} unpacks to {unpacked // 10**6:,} MB", file=sys.stderr)
+        say(f"{path} unpacks to {unpacked // 10**6:,} MB")
 
 
 def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encoding") -> str:
@@ -251,11 +250,5 @@ def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encodi
         remedy = f"Correct the line, or set {setting} to the encoding of the file"
         raise DataError(f"{path}, line {number} is not UTF-8, but other lines are", remedy=remedy)
     reads = f"is not UTF-8 and is read as Windows-1252, line {number} as {shown!r}"
-    say_once(f"encoderlab: {path} {reads}. If that is wrong, set {setting}.")
+    say_once(f"{path} {reads}. If that is wrong, set {setting}.")
     return _WESTERN
-
-
-@cache
-def say_once(line: str) -> None:
-    """Print a line, unless this process has printed it before: a file may be read several times."""
-    print(line, file=sys.stderr)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from encoderlab.data.columns import (
 from encoderlab.data.examples import Split
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics.entities import EntityLabels, entity_labels, repaired
+from encoderlab.system.messages import say
 
 SEPARATORS = ("|", ";", ",")  # of several labels in a cell, tried in this order if none is set
 _NOT_IN_NAMES = ("|", ";")  # separators that names of labels hardly contain
@@ -79,7 +79,7 @@ class Labels:
                 ids[value] = alike.pop()
                 count = pc.sum(pc.equal(flat(rows.labels), value)).as_py()
                 note = f"the label {value!r} ({count:,} times) is read as {self.names[ids[value]]!r}"
-                print(f"encoderlab: {_file_of(rows)}: {note}", file=sys.stderr)
+                say(f"{_file_of(rows)}: {note}")
         return ids
 
     def _unknown(self, value: str, place: str) -> DataError:
@@ -143,7 +143,7 @@ def labelled_rows(rows: RawRows, name: str) -> tuple[RawRows, Split | None]:
     n_lacking = int(lacking.sum())
     first = rows.where(int(lacking.argmax())).removeprefix(f"{_file_of(rows)}, ")
     words = f"{n_lacking:,} of {n_rows:,} rows have no label in column {name!r} and are left out, the first at {first}"
-    print(f"encoderlab: {_file_of(rows)}: {words} (dataset.on_missing=error refuses them)", file=sys.stderr)
+    say(f"{_file_of(rows)}: {words} (dataset.on_missing=error refuses them)")
     unlabelled = _some(rows, lacking)
     return _some(rows, ~lacking), as_split(RawRows(unlabelled.table.drop_columns("label"), unlabelled.where), None)
 
@@ -218,7 +218,7 @@ def with_numbers(rows: Mapping[str, RawRows], name: str) -> dict[str, RawRows]:
             raise DataError(problem, remedy="Write numbers with a decimal point, and thousands without a separator")
         file = _file_of(next(iter(rows.values())))
         note = f"numbers in column {name!r} have decimal commas: {shown} is read as {number_with_comma(shown):g}"
-        print(f"encoderlab: {file}: {note}", file=sys.stderr)
+        say(f"{file}: {note}")
     number_of = number_with_comma if with_comma else float
     with_targets = {}
     for split, part in rows.items():
@@ -339,7 +339,7 @@ def _common_spellings(train: RawRows) -> dict[str, str]:
     for common, *others in several.values():
         spelling_of |= dict.fromkeys(others, common)
         notes += [f"{other!r} ({counts[other]:,} times) is read as {common!r}" for other in others]
-    print(f"encoderlab: {_file_of(train)}: labels that differ in case are one: {listed(notes)}", file=sys.stderr)
+    say(f"{_file_of(train)}: labels that differ in case are one: {listed(notes)}")
     return spelling_of
 
 
@@ -366,9 +366,8 @@ def _with_valid_entities(rows: RawRows, labels: Labels, entities: EntityLabels) 
     changed = [word for word, name in enumerate(valid) if ids[word] >= 0 and labels.names[ids[word]] != name]
     if changed:
         row = int(np.searchsorted(np.cumsum(lengths), changed[0], side="right"))
-        print(
-            f"encoderlab: {len(changed)} labels cannot follow those before them and are read as conlleval reads them; "
-            f"the first, {labels.names[ids[changed[0]]]!r} at {rows.where(row)}, as {valid[changed[0]]!r}",
-            file=sys.stderr,
+        say(
+            f"{len(changed)} labels cannot follow those before them and are read as conlleval reads them; "
+            f"the first, {labels.names[ids[changed[0]]]!r} at {rows.where(row)}, as {valid[changed[0]]!r}"
         )
     return rows.with_labels(mapped(pa.chunked_array([column]), lambda _: pa.array(valid, pa.string())))

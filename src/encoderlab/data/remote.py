@@ -10,7 +10,6 @@ import glob
 import json
 import re
 import shutil
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from filelock import FileLock
 
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.system.files import atomic_write, atomic_write_text
-from encoderlab.system.progress import progress_bar
+from encoderlab.system.messages import progress_bar, say
 
 MOST_BYTES = 20 * 2**30  # of a file
 _AT_A_TIME = 2**20  # bytes
@@ -117,7 +116,7 @@ def _copy_of(url: str, cache_dir: Path) -> Path:
             except DataError as error:
                 if known is None:
                     raise
-                print(f"encoderlab: {error.wrong}. The copy in the cache is used: {copy}", file=sys.stderr)
+                say(f"{error.wrong}. The copy in the cache is used: {copy}")
     except OSError as error:
         problem = f"{without_query(url)} cannot be copied to {folder}: {error.strerror or error}"
         raise DataError(problem, remedy="Free some space, or set cache_dir") from error

@@ -9,7 +9,6 @@ import hashlib
 import multiprocessing
 import re
 import signal
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from encoderlab.data.examples import grouped
 from encoderlab.data.token_store import Block, id_type
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import SettingError
+from encoderlab.system.messages import say
 
 if TYPE_CHECKING:
     from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
@@ -65,7 +65,7 @@ def splitter_for(texts: Callable[[], Iterator[str]], language: str) -> SentenceS
     except (LookupError, OSError, ValueError):  # missing, half installed, or not readable
         name = "Punkt trained on this corpus"
     lacking = "NLTK's punkt_tab is not installed (python -m nltk.downloader punkt_tab)"
-    print(f"encoderlab: {lacking}, so sentences are split with {name}", file=sys.stderr)
+    say(f"{lacking}, so sentences are split with {name}")
     trainer = PunktTrainer()
     characters = 0
     for text in texts():

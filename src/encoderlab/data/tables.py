@@ -11,7 +11,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import sys
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import date, datetime, time
@@ -21,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from tqdm import tqdm
 
 from encoderlab.data.annotation_tools import Record
 from encoderlab.data.annotations import fasttext_rows, tabulated
@@ -32,6 +30,7 @@ from encoderlab.data.examples import grouped, stored
 from encoderlab.data.formats import Dialect, Format, Quoting, encoding_of, lines_of, text_lines
 from encoderlab.data.workbooks import sheet_of, sheet_rows
 from encoderlab.errors import DataError
+from encoderlab.system.messages import progress_bar, say
 
 _ROWS_AT_A_TIME = 2000
 _DOCUMENTS_AT_A_TIME = 100
@@ -92,7 +91,7 @@ def read_table(
             raise DataError(problem, remedy="Choose another file")
 
     try:
-        with tqdm(desc=f"reading {path.name}", unit=" rows", file=sys.stderr, disable=None, leave=False) as bar:
+        with progress_bar(f"reading {path.name}", "rows", leave=False) as bar:
             table = stored(batches(), folder)
     except _MixedTypesError as mixed:
         if mixed.column in used or mixed.column in as_text:
@@ -101,7 +100,7 @@ def read_table(
     if dropped:
         where = listed(place(number).removeprefix(f"{path}, ") for number in dropped)
         words = f"{len(dropped)} of {len(lines) + len(dropped)} rows {lacking} and were dropped"
-        print(f"encoderlab: {path}: {words}: {where}", file=sys.stderr)
+        say(f"{path}: {words}: {where}")
     return RawRows(table, lambda row: place(lines[row]))
 
 

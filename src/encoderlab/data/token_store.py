@@ -34,7 +34,7 @@ import numpy as np
 from encoderlab.data.examples import in_lists
 from encoderlab.errors import DataError
 from encoderlab.system.files import MANIFEST, atomic_write, differing_files, write_manifest
-from encoderlab.system.progress import progress_bar
+from encoderlab.system.messages import progress_bar
 
 if TYPE_CHECKING:
     from encoderlab.data.examples import Example, Split, WordsExample

@@ -30,7 +30,7 @@ from rich.text import Text as Styled
 
 from encoderlab.errors import printable
 from encoderlab.system.files import atomic_write_text
-from encoderlab.system.progress import is_notebook
+from encoderlab.system.messages import is_notebook
 
 if TYPE_CHECKING:
     from jinja2 import Environment

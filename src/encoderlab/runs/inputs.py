@@ -18,7 +18,7 @@ from encoderlab.data.formats import Dialect, Format, encoding_of, format_of, is_
 from encoderlab.data.remote import local_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.model import Model
-from encoderlab.system.progress import progress_bar
+from encoderlab.system.messages import progress_bar
 
 # Rows are sorted by length in chunks of this many, or of fewer long ones: enough for batches without padding (with
 # 16,384 phrases of film reviews 1% is padding, with 4,096 it is 3%), and memory does not grow with the input.

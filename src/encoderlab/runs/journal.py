@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from encoderlab.metrics.scores import SplitScores
 from encoderlab.system.files import atomic_write
-from encoderlab.system.progress import progress_bar
+from encoderlab.system.messages import progress_bar
 from encoderlab.training.loop import Step
 
 if TYPE_CHECKING:

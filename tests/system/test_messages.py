@@ -5,7 +5,7 @@ import sys
 
 import tqdm.notebook
 
-from encoderlab.system.progress import progress_bar
+from encoderlab.system.messages import progress_bar
 
 
 class Terminal(io.StringIO):

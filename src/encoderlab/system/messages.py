@@ -1,12 +1,27 @@
-"""Progress bars on standard error: in a terminal, and in a notebook tqdm's own; nowhere else."""
+"""What a user reads on standard error while a command works: lines, and progress bars.
+
+Bars are drawn in a terminal, and in a notebook by tqdm's own; nowhere else.
+"""
 
 from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from functools import cache
 from typing import Any, TextIO
 
 from tqdm import tqdm
+
+
+def say(line: str) -> None:
+    """Print a line."""
+    print(f"encoderlab: {line}", file=sys.stderr)
+
+
+@cache
+def say_once(line: str) -> None:
+    """Print a line, unless this process has printed it before: a file may be read several times."""
+    say(line)
 
 
 def progress_bar(description: str, unit: str, total: int | None = None, **options: Any) -> tqdm[Any]:
