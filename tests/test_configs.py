@@ -18,8 +18,8 @@ from encoderlab.cli.main import config_folder
 from encoderlab.commands.list import GROUPS, options_of
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.composing import composed as settings_of_line
-from encoderlab.config.composing import parse_command_line, settings_from_dict
-from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS, register_schemas, settings_to_dict
+from encoderlab.config.composing import parse_command_line
+from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS, register_schemas, settings_from_dict, settings_to_dict
 from encoderlab.errors import SettingError
 
 OPTIONS = [(group, name) for group in GROUPS for name in options_of(config_folder(), group)]

@@ -11,8 +11,8 @@ from encoderlab.commands.finetune import finetune as finetune_command
 from encoderlab.commands.pretrain import pretrain as pretrain_command
 from encoderlab.commands.train import train as train_command
 from encoderlab.config.commands import DistillConfig, FinetuneConfig, PretrainConfig, RunConfig
-from encoderlab.config.composing import composed, errors_explained, parse_command_line, settings_from_dict
-from encoderlab.config.schemas import settings_to_dict
+from encoderlab.config.composing import composed, errors_explained, parse_command_line
+from encoderlab.config.schemas import settings_from_dict, settings_to_dict
 from encoderlab.errors import SettingError, one_line
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import load_model

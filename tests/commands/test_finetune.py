@@ -8,7 +8,7 @@ import torch
 import yaml
 
 from encoderlab.config.commands import RunConfig
-from encoderlab.config.composing import settings_from_dict
+from encoderlab.config.schemas import settings_from_dict
 from encoderlab.errors import SettingError
 from encoderlab.runs.model_folder import read_model
 from encoderlab.system.processes import Interrupted

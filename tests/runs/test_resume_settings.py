@@ -12,8 +12,7 @@ import torch
 import yaml
 
 from encoderlab.config.commands import RunConfig
-from encoderlab.config.composing import settings_from_dict
-from encoderlab.config.schemas import settings_to_dict
+from encoderlab.config.schemas import settings_from_dict, settings_to_dict
 from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import DataError, SettingError

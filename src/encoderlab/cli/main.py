@@ -192,14 +192,8 @@ def _groups_to_list(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
 
 
 def _run_with_hydra(command: str, arguments: list[str], processes: Processes) -> None:
-    from encoderlab.config.composing import (
-        composed,
-        errors_explained,
-        parse_command_line,
-        run_hydra,
-        to_settings,
-    )
-    from encoderlab.config.schemas import COMMAND_CONFIGS
+    from encoderlab.config.composing import composed, errors_explained, parse_command_line, run_hydra
+    from encoderlab.config.schemas import COMMAND_CONFIGS, to_settings
     from encoderlab.settings import MissingSettingError
 
     line = parse_command_line(command, arguments)

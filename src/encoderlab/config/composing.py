@@ -2,8 +2,7 @@
 
 Hydra's own grammar, flags and configs are used as they are. This module adds that free texts and paths arrive as they
 were typed, that flags may stand anywhere, that a user's own files imply a task, that a group on the command line
-replaces that of an experiment, and that a key which no dataclass declares is refused (Hydra accepts
-`+model.n_layer=2`).
+replaces that of an experiment, and that what Hydra would accept in silence or explain badly is refused in one line.
 """
 
 import os
@@ -12,12 +11,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import hydra
-import yaml
 from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -30,37 +28,22 @@ from encoderlab.config.commands import SweepConfig
 from encoderlab.config.schemas import (
     COMMAND_CONFIGS,
     GROUPS,
-    SAVED_SCHEMAS,
     SCHEMAS,
     names_of,
-    open_settings,
     register_schemas,
+    to_settings,
+    uninterpolated,
+    unknown_setting,
 )
 from encoderlab.data.formats import is_saved_dataset
 from encoderlab.data.remote import is_url
 from encoderlab.errors import SettingError, UserError, closest
-from encoderlab.settings import allowed_range, required_setting
+from encoderlab.settings import allowed_range
 
-ALIASES = {  # what other libraries call some settings
-    "lr": "learning_rate",
-    "wd": "weight_decay",
-    "bs": "batch_size",
-    "per_device_train_batch_size": "batch_size",
-    "num_train_epochs": "epochs",
-    "max_steps": "steps",
-    "gradient_accumulation_steps": "accumulate",
-    "hidden_size": "d_model",
-    "num_hidden_layers": "n_layers",
-    "num_attention_heads": "n_heads",
-    "intermediate_size": "d_ff",
-    "max_seq_length": "max_length",
-}
 OWN_DATA = {"dataset=files", "dataset=hub"}
 LABELLED_BY_DEFAULT = ("train", "finetune", "data", "baseline")  # commands whose default task has data of its own
-MAPPINGS = ("task.class_weights", "task.thresholds", "dataset.label_names")
 FREE_TEXT = ("text", "text_pair", "label")
 LOGARITHMIC = re.compile(r"=log\((.*)\)$")  # our short form of a range in Hydra's grammar
-Typed = TypeVar("Typed")
 
 
 @dataclass(frozen=True)
@@ -235,14 +218,9 @@ def _quoted(argument: str) -> str:
 
 def quote(value: str) -> str:
     """Return the value as a quoted string of Hydra's grammar, which reads back as exactly `value`."""
-    value = _uninterpolated(value)
+    value = uninterpolated(value)
     value = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), value)
     return f"'{value}'"
-
-
-def _uninterpolated(value: str) -> str:
-    """Return the value with `${` escaped by a backslash, so that OmegaConf reads back exactly `value`."""
-    return re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
 
 
 def _check(line: CommandLine) -> None:
@@ -314,81 +292,6 @@ def _renamed(override: str, names: Mapping[str, str]) -> str:
     if key != "experiment":
         return override
     return f"experiment={','.join(names.get(name, name) for name in value.split(','))}"
-
-
-def to_settings(config: DictConfig, schema: type[Typed]) -> Typed:
-    """Return the config as an instance of `schema`, with every range checked.
-
-    Raises SettingError for a key the schema lacks (Hydra accepts `+model.n_layer=2`), for a required setting that is
-    missing, and for a value out of range.
-    """
-    for key, owner in _keys(config, schema):
-        if key.rpartition(".")[2] not in names_of(owner):
-            value = OmegaConf.select(config, key, throw_on_missing=False)
-            inner = f".{next(iter(value))}" if isinstance(value, DictConfig) and value else ""  # +trainig.epochs=1
-            raise unknown_setting(f"{key}{inner}", names_of(owner))
-    _read_mappings(config)
-    try:
-        settings: Any = OmegaConf.to_object(config)  # of the type of its schema
-        return settings
-    except errors.MissingMandatoryValue as error:
-        raise required_setting(str(error.full_key)) from None
-
-
-def _keys(config: DictConfig, schema: type, prefix: str = "") -> Iterator[tuple[str, type]]:
-    """Yield every key of the config with dots, and the dataclass that should declare it."""
-    for name in config:
-        yield f"{prefix}{name}", schema
-        value = config._get_node(name)
-        declared = OmegaConf.get_type(config, str(name))
-        if isinstance(value, DictConfig) and is_dataclass(declared):
-            yield from _keys(value, declared, f"{prefix}{name}.")
-
-
-def _read_mappings(config: DictConfig) -> None:
-    """Replace the mappings in `config` that have arrived as texts.
-
-    Hydra's grammar has no quoted keys and no letters beyond ASCII in them: it cannot read `task.class_weights={größer:
-    5}`. They are read as YAML, in which each word is a text: `no` is a label.
-    """
-    for name in MAPPINGS:
-        text = OmegaConf.select(config, name, throw_on_missing=False, throw_on_resolution_failure=False)
-        if not isinstance(text, str) or not text.startswith("{"):
-            continue
-        with suppress(ValueError, yaml.YAMLError):  # otherwise it stays a text, which the setting refuses
-            mapping = yaml.load(text, yaml.BaseLoader)
-            if set(mapping.values()) == {""}:  # Hydra needs no blank after a colon, and YAML does
-                mapping = yaml.load(text.replace(":", ": "), yaml.BaseLoader)
-            if name.startswith("task."):
-                mapping = {label: float(value) for label, value in mapping.items()}
-            OmegaConf.update(config, name, mapping)
-
-
-def settings_from_dict(plain: dict[str, Any], schema: type[Typed]) -> Typed:
-    """Return the settings that `settings_to_dict` wrote, with every type and range checked.
-
-    Raises SettingError for an unknown schema or key, or a bad value.
-    """
-    config = open_settings(schema)
-    for name, value in _literal(plain).items():
-        if isinstance(value, dict) and name in GROUPS:
-            group = SAVED_SCHEMAS.get((name, value.get("schema", "")))
-            if group is None:
-                raise SettingError(f"{name} has no schema {value.get('schema')}")
-            value = OmegaConf.merge(OmegaConf.structured(group), {k: v for k, v in value.items() if k != "schema"})
-        if name not in names_of(schema):
-            raise unknown_setting(name, names_of(schema))
-        config[name] = value
-    return to_settings(config, schema)
-
-
-def _literal(value: Any) -> Any:
-    """Return the value escaped for OmegaConf, so that text is never interpolated."""
-    if isinstance(value, dict):
-        return {name: _literal(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_literal(inner) for inner in value]
-    return _uninterpolated(value) if isinstance(value, str) else value
 
 
 @contextmanager
@@ -469,25 +372,6 @@ def _unknown_key(error: errors.OmegaConfBaseException) -> SettingError:
         return SettingError(f"There is no setting {key}", remedy="See --hydra-help" if key[:6] == "hydra." else "")
     assert isinstance(schema, type)
     return unknown_setting(key, names_of(schema))
-
-
-def unknown_setting(key: str, known: list[str]) -> SettingError:
-    """Return the error for a key that is not among the `known` names beside it, with the name that was meant."""
-    group, _, name = key.rpartition(".")
-    owners = [option for (owner, option), schema in SCHEMAS.items() if owner == group and name in names_of(schema)]
-    if owners:
-        where = f"another {group} (encoderlab list {group})" if group in owners else f"{group}={' or '.join(owners)}"
-        return SettingError(f"{key} is not a setting of the chosen {group}", remedy=f"It belongs to {where}")
-    beside = [f"{group}.{setting}" if group in GROUPS else setting for setting in known]
-    of_groups = [f"{owner}.{setting}" for (owner, _), schema in SCHEMAS.items() for setting in names_of(schema)]
-    elsewhere = [full for full in of_groups if group or full.partition(".")[0] in known]
-    choices = [*beside, *elsewhere]
-    name = ALIASES.get(name, name)
-    same_name = [full for full in choices if full.rpartition(".")[2] == name]
-    near = same_name[0] if same_name else closest(key, choices)
-    if near:
-        return SettingError(f"There is no setting {key}", remedy=f"Did you mean {near}?")
-    return SettingError(f"There is no setting {key}", allowed=", ".join(beside))
 
 
 def _bad_value(error: errors.ValidationError) -> SettingError:

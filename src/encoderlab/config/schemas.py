@@ -1,9 +1,15 @@
-"""The kinds of each config group, the settings of each command by its name, and settings as plain values."""
+"""The kinds of each config group and the settings of each command by their names; settings from plain values, and back.
 
+A key that no dataclass declares is refused, with the name that was probably meant.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from encoderlab.config.commands import (
     AsPretrained,
@@ -28,7 +34,9 @@ from encoderlab.data.built_in import ArticlesDataset, BracketsDataset, IntentsDa
 from encoderlab.data.files import FilesDataset
 from encoderlab.data.hub import HubDataset, WikipediaDataset
 from encoderlab.data.tokenizer_config import AsPretrainedTokenizer, PretrainedConfig, SymbolsConfig, WordPieceConfig
+from encoderlab.errors import SettingError, closest
 from encoderlab.model.config import ModelConfig, TransformersConfig
+from encoderlab.settings import required_setting
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.contrastive import ContrastiveConfig
 from encoderlab.tasks.multilabel import MultilabelConfig
@@ -68,6 +76,22 @@ SCHEMAS: dict[tuple[str, str], type] = {
 # What a file of settings may hold, but no command line.
 SAVED_SCHEMAS: dict[tuple[str, str], type] = {**SCHEMAS, ("model", "transformers"): TransformersConfig}
 
+Typed = TypeVar("Typed")
+ALIASES = {  # what other libraries call some settings
+    "lr": "learning_rate",
+    "wd": "weight_decay",
+    "bs": "batch_size",
+    "per_device_train_batch_size": "batch_size",
+    "num_train_epochs": "epochs",
+    "max_steps": "steps",
+    "gradient_accumulation_steps": "accumulate",
+    "hidden_size": "d_model",
+    "num_hidden_layers": "n_layers",
+    "num_attention_heads": "n_heads",
+    "intermediate_size": "d_ff",
+    "max_seq_length": "max_length",
+}
+MAPPINGS = ("task.class_weights", "task.thresholds", "dataset.label_names")
 GROUPS = {group for group, _ in SCHEMAS}
 COMMAND_CONFIGS: dict[str, type] = {
     "train": RunConfig,
@@ -124,3 +148,111 @@ def settings_to_dict(settings: Any) -> dict[str, Any]:
             value = settings_to_dict(value)
         plain[name] = value.name if isinstance(value, Enum) else value
     return plain
+
+
+def to_settings(config: "DictConfig", schema: type[Typed]) -> Typed:
+    """Return the config as an instance of `schema`, with every range checked.
+
+    Raises SettingError for a key the schema lacks (Hydra accepts `+model.n_layer=2`), for a required setting that is
+    missing, and for a value out of range.
+    """
+    from omegaconf import DictConfig, OmegaConf, errors
+
+    for key, owner in _keys(config, schema):
+        if key.rpartition(".")[2] not in names_of(owner):
+            value = OmegaConf.select(config, key, throw_on_missing=False)
+            inner = f".{next(iter(value))}" if isinstance(value, DictConfig) and value else ""  # +trainig.epochs=1
+            raise unknown_setting(f"{key}{inner}", names_of(owner))
+    _read_mappings(config)
+    try:
+        settings: Any = OmegaConf.to_object(config)  # of the type of its schema
+        return settings
+    except errors.MissingMandatoryValue as error:
+        raise required_setting(str(error.full_key)) from None
+
+
+def _keys(config: "DictConfig", schema: type, prefix: str = "") -> Iterator[tuple[str, type]]:
+    """Yield every key of the config with dots, and the dataclass that should declare it."""
+    from omegaconf import DictConfig, OmegaConf
+
+    for name in config:
+        yield f"{prefix}{name}", schema
+        value = config._get_node(name)
+        declared = OmegaConf.get_type(config, str(name))
+        if isinstance(value, DictConfig) and is_dataclass(declared):
+            yield from _keys(value, declared, f"{prefix}{name}.")
+
+
+def _read_mappings(config: "DictConfig") -> None:
+    """Replace the mappings in `config` that have arrived as texts.
+
+    Hydra's grammar has no quoted keys and no letters beyond ASCII in them: it cannot read `task.class_weights={größer:
+    5}`. They are read as YAML, in which each word is a text: `no` is a label.
+    """
+    import yaml
+    from omegaconf import OmegaConf
+
+    for name in MAPPINGS:
+        text = OmegaConf.select(config, name, throw_on_missing=False, throw_on_resolution_failure=False)
+        if not isinstance(text, str) or not text.startswith("{"):
+            continue
+        with suppress(ValueError, yaml.YAMLError):  # otherwise it stays a text, which the setting refuses
+            mapping = yaml.load(text, yaml.BaseLoader)
+            if set(mapping.values()) == {""}:  # Hydra needs no blank after a colon, and YAML does
+                mapping = yaml.load(text.replace(":", ": "), yaml.BaseLoader)
+            if name.startswith("task."):
+                mapping = {label: float(value) for label, value in mapping.items()}
+            OmegaConf.update(config, name, mapping)
+
+
+def unknown_setting(key: str, known: list[str]) -> SettingError:
+    """Return the error for a key that is not among the `known` names beside it, with the name that was meant."""
+    group, _, name = key.rpartition(".")
+    owners = [option for (owner, option), schema in SCHEMAS.items() if owner == group and name in names_of(schema)]
+    if owners:
+        where = f"another {group} (encoderlab list {group})" if group in owners else f"{group}={' or '.join(owners)}"
+        return SettingError(f"{key} is not a setting of the chosen {group}", remedy=f"It belongs to {where}")
+    beside = [f"{group}.{setting}" if group in GROUPS else setting for setting in known]
+    of_groups = [f"{owner}.{setting}" for (owner, _), schema in SCHEMAS.items() for setting in names_of(schema)]
+    elsewhere = [full for full in of_groups if group or full.partition(".")[0] in known]
+    choices = [*beside, *elsewhere]
+    name = ALIASES.get(name, name)
+    same_name = [full for full in choices if full.rpartition(".")[2] == name]
+    near = same_name[0] if same_name else closest(key, choices)
+    if near:
+        return SettingError(f"There is no setting {key}", remedy=f"Did you mean {near}?")
+    return SettingError(f"There is no setting {key}", allowed=", ".join(beside))
+
+
+def settings_from_dict(plain: dict[str, Any], schema: type[Typed]) -> Typed:
+    """Return the settings that `settings_to_dict` wrote, with every type and range checked.
+
+    Raises SettingError for an unknown schema or key, or a bad value.
+    """
+    from omegaconf import OmegaConf
+
+    config = open_settings(schema)
+    for name, value in _literal(plain).items():
+        if isinstance(value, dict) and name in GROUPS:
+            group = SAVED_SCHEMAS.get((name, value.get("schema", "")))
+            if group is None:
+                raise SettingError(f"{name} has no schema {value.get('schema')}")
+            value = OmegaConf.merge(OmegaConf.structured(group), {k: v for k, v in value.items() if k != "schema"})
+        if name not in names_of(schema):
+            raise unknown_setting(name, names_of(schema))
+        config[name] = value
+    return to_settings(config, schema)
+
+
+def _literal(value: Any) -> Any:
+    """Return the value escaped for OmegaConf, so that text is never interpolated."""
+    if isinstance(value, dict):
+        return {name: _literal(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_literal(inner) for inner in value]
+    return uninterpolated(value) if isinstance(value, str) else value
+
+
+def uninterpolated(value: str) -> str:
+    """Return the value with `${` escaped by a backslash, so that OmegaConf reads back exactly `value`."""
+    return re.sub(r"(\\*)\$\{", r"\1\1\\${", value)

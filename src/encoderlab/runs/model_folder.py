@@ -20,8 +20,7 @@ import yaml
 from torch import Tensor
 
 from encoderlab.config.commands import OpenRunConfig, RunConfig
-from encoderlab.config.composing import settings_from_dict
-from encoderlab.config.schemas import SAVED_SCHEMAS, settings_to_dict
+from encoderlab.config.schemas import SAVED_SCHEMAS, settings_from_dict, settings_to_dict
 from encoderlab.data.tokenizer_config import PretrainedConfig
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError, one_line

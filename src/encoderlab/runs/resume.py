@@ -20,8 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from encoderlab.config import TRAINING_COMMANDS
 from encoderlab.config.commands import RunConfig
-from encoderlab.config.composing import settings_from_dict
-from encoderlab.config.schemas import settings_to_dict
+from encoderlab.config.schemas import settings_from_dict, settings_to_dict
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.runs.run import Run, check_free
 from encoderlab.runs.settle import AnyRunConfig

@@ -28,16 +28,8 @@ from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from omegaconf import DictConfig
 
 from encoderlab.config import TRAINING_COMMANDS
-from encoderlab.config.composing import (
-    CommandLine,
-    as_entered,
-    composed,
-    errors_explained,
-    quote,
-    run_hydra,
-    to_settings,
-)
-from encoderlab.config.schemas import COMMAND_CONFIGS, settings_to_dict
+from encoderlab.config.composing import CommandLine, as_entered, composed, errors_explained, quote, run_hydra
+from encoderlab.config.schemas import COMMAND_CONFIGS, settings_to_dict, to_settings
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError, one_line
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.blocks import Items, Table, show
