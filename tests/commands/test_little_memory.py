@@ -1,5 +1,7 @@
 """Commands on a device with little memory: training continues in smaller parts, with the same predictions and scores."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -99,3 +101,15 @@ def test_a_resumed_run_keeps_its_smaller_micro_batches(command, little_memory, s
     assert "out of memory; " in capsys.readouterr().err
     command("train", "resume=run")
     assert "out of memory; " not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_before_its_first_checkpoint_uses_less_memory_too(
+    command, little_memory, stopped, capsys
+):
+    little = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.threads=1")
+    stopped("task=brackets", "dataset.limit=200", *little, "run_dir=run", step=20)
+    shutil.rmtree("run/checkpoints")
+    little_memory(75)
+    command("train", "resume=run")
+    assert "out of memory; " in capsys.readouterr().err

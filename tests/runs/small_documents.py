@@ -4,7 +4,7 @@ from encoderlab.data.dataset import Pack
 from encoderlab.data.documents import Documents, DocumentSplit, SentenceReader, fingerprint
 from encoderlab.data.sentences import SentenceSplitter
 from encoderlab.data.tokenizer_config import WordPieceConfig
-from encoderlab.runs.load_data import Tokens
+from encoderlab.runs.load_data import DocumentTokens
 from encoderlab.tasks.pretraining import PretrainingConfig
 
 
@@ -44,5 +44,5 @@ def rows_in(cache, documents=DOCUMENTS, pack=Pack.sentences, max_length=32, toke
     """Return the training rows of these documents, whose token stores are in `cache`."""
     read = documents_of(documents, splitter, **task)
     tokenizer = tokenizer or tokenizer_of(documents_of(), cache)
-    tokens = Tokens(read, tokenizer, ["train"], cache, pack=pack, seed=0)
+    tokens = DocumentTokens(read, tokenizer, ["train"], cache, pack=pack, seed=0)
     return tokens.rows(config_of(**task).build(tokenizer, [], max_length))["train"]

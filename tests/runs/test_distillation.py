@@ -139,7 +139,7 @@ def teacher_of(words=False, task=None, labels=LABELS, max_length=12):
     """Return a small finished run as a teacher, unless it cannot teach rows of texts, or of words."""
     model = replace(model_of(task or TASKS[words], max_length=max_length), provenance=Provenance({}, False, {}))
     model.network.eval()
-    Teacher(model, model).check(config_of(words), data_of(words, labels))
+    Teacher(config_of(words), model, model).check(data_of(words, labels))
     return model
 
 

@@ -23,7 +23,7 @@ from encoderlab.reports.drift import show_drift
 from encoderlab.reports.facts import show_rows
 from encoderlab.runs import inputs
 from encoderlab.runs.drift import drift_facts, new_texts, training_data
-from encoderlab.runs.load_data import Tokens
+from encoderlab.runs.load_data import TextTokens
 from encoderlab.runs.model_folder import open_model
 from encoderlab.runs.settle import Facts, settle_length
 from encoderlab.tasks.task import Task
@@ -95,7 +95,7 @@ def _facts(config: DataConfig) -> dict[str, Any]:
     tokenizer = config.tokenizer.for_task(of_words=config.task.of_words).build(rows.training_texts, config.cache)
 
     # The length that a model would read, as a run settles it.
-    tokens = Tokens(rows, tokenizer, ["train"], config.cache, pack=config.dataset.pack, seed=0)
+    tokens = TextTokens(rows, tokenizer, ["train"], config.cache)
     facts = Facts(tokens.row_lengths, {"train": len(rows.split("train"))}, rows.labels, rows.survey)
     settled, _ = config.task.settled(rows.labels, rows.survey["train"], has_validation=rows.has_validation)
     shape, notes = settle_length(config.model.resolve(None), settled, facts)

@@ -9,7 +9,6 @@ from typing import cast
 
 from encoderlab.config.commands import EvalConfig
 from encoderlab.data.data import Data
-from encoderlab.data.dataset import Pack
 from encoderlab.data.documents import Documents
 from encoderlab.errors import DataError
 from encoderlab.metrics.pretraining import PretrainingScores
@@ -18,7 +17,7 @@ from encoderlab.reports.training import build_report, show_report, write_encoder
 from encoderlab.runs.explain import word_importance
 from encoderlab.runs.finish import pretraining_report
 from encoderlab.runs.fit import Result
-from encoderlab.runs.load_data import Tokens, load_documents
+from encoderlab.runs.load_data import DocumentTokens, TextTokens, load_documents
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import open_model
 from encoderlab.runs.records import announce, files_of, record_start, run_facts, summary_of
@@ -45,16 +44,14 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> Run:
     # The rows to score, as the model reads them.
     with processes.main_process_first():
         data, split = _rows_to_score(config, model)
-        tokens = Tokens(data, model.tokenizer, [split], config.cache, pack=Pack.sentences, seed=EVALUATION_SEED)
+        tokens = TextTokens(data, model.tokenizer, [split], config.cache)
         rows = tokens.rows(model.task)[split]
 
     # All processes score; the main one writes the report.
     with _new_run(config, model, data) as run:
         scores, result = _score(model, config, rows)
         if processes.is_main:
-            _report(
-                run, config, model, data, split, cast("ExampleRows", rows), cast("PredictionScores", scores), result
-            )
+            _report(run, config, model, data, split, rows, cast("PredictionScores", scores), result)
     return run
 
 
@@ -98,7 +95,7 @@ def _eval_on_documents(config: EvalConfig, model: Model, processes: Processes) -
         if config.dataset is None:
             _check_unchanged(model, data, split)
         names = list(dict.fromkeys(["train", split]))
-        tokens = Tokens(data, model.tokenizer, names, config.cache, pack=dataset.pack, seed=EVALUATION_SEED)
+        tokens = DocumentTokens(data, model.tokenizer, names, config.cache, pack=dataset.pack, seed=EVALUATION_SEED)
         rows = tokens.rows(model.task)
 
     with _new_run(config, model, data) as run:

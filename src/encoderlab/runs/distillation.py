@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from encoderlab.batch import Batch, Prediction, TeacherOutputs
-from encoderlab.config.commands import DistillConfig, OpenRunConfig, RunConfig, StudentStart
+from encoderlab.config.commands import DistillConfig, OpenRunConfig, StudentStart
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
 from encoderlab.data.examples import Example, TextExample
@@ -69,11 +69,13 @@ def check_distillation(config: DistillConfig, processes: Processes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Teacher:
-    """The teacher of a run: its `encoder`, which gives vectors, the tokenizer and the student's start.
+    """The teacher that the `config` of a run names: its `encoder`, which gives vectors, the tokenizer and the student's
+    start.
 
     On a task with labels it is also a `model` that predicts them.
     """
 
+    config: DistillConfig
     encoder: Model
     model: Model | None = None
 
@@ -83,7 +85,7 @@ class Teacher:
         assert config.teacher is not None, "see `check_distillation`"
         encoder = load_pretrained(config.teacher, "teacher")
         if config.task.of_documents:
-            return cls(encoder)
+            return cls(config, encoder)
         training = config.training
         folder = encoder_folder(config.teacher, "teacher")
         opened = OpenRunConfig(
@@ -93,18 +95,18 @@ class Teacher:
             precision=training.precision,
             threads=training.threads,
         )
-        return cls(encoder, open_model(opened))
+        return cls(config, encoder, open_model(opened))
 
     @property
     def width(self) -> int:
         """Return the width of its vectors."""
         return self.encoder.shape.d_model
 
-    def check(self, config: RunConfig, data: Data | Documents) -> None:
+    def check(self, data: Data | Documents) -> None:
         """Raise DataError if the teacher was not trained on a task like the student's, or does not know its labels."""
-        if self.model is None or isinstance(data, Documents):
+        if self.model is None:
             return
-        assert isinstance(config, DistillConfig)
+        config = self.config
         heads = self.model.task.heads
         line = f"encoderlab finetune task={config.task.name} init_from={config.teacher}"
         remedy = f"Use a teacher that was finetuned on it: {line}"
@@ -120,26 +122,26 @@ class Teacher:
         self.model.check_paired(data.paired)
 
     def teach(
-        self, config: RunConfig, student: Model, start: Model | None, data: Data | Documents, rows: Mapping[str, Rows]
+        self, student: Model, start: Model | None, data: Data | Documents, rows: Mapping[str, Rows]
     ) -> dict[str, Rows]:
         """Return the rows with what the teacher says of them, and start a student without a `start` of its own from it.
 
         Raises SettingError or DataError if the teacher reads less, or other tokens, than the student.
         """
-        assert isinstance(config, DistillConfig)
-        if isinstance(data, Documents):
+        if self.model is None:
             task = cast("Any", rows["train"]).task
             teach_vectors(task, self.encoder, student.compute)
         if start is None:
-            start_student(student, self.encoder, config.start)
-        if self.model is None or isinstance(data, Documents):
+            start_student(student, self.encoder, self.config.start)
+        if self.model is None:
             return dict(rows)
-        train = taught_rows(config, self.model, student, data, cast("ExampleRows", rows["train"]))
+        assert isinstance(data, Data)
+        train = taught_rows(self.config, self.model, student, data, cast("ExampleRows", rows["train"]))
         return {**rows, "train": train}
 
-    def fingerprints(self, config: RunConfig) -> dict[str, str]:
+    def fingerprints(self) -> dict[str, str]:
         """Return hashes of the teacher's weights and of the unlabelled texts, by the setting that names them."""
-        assert isinstance(config, DistillConfig)
+        config = self.config
         hashes = {"teacher": weights_hash(encoder_folder(config.teacher or "", "teacher"))}
         if config.unlabelled is not None:
             path = local_file(config.unlabelled, config.cache).expanduser()
@@ -160,7 +162,7 @@ def taught_rows(config: DistillConfig, teacher: Model, student: Model, data: Dat
         remedy = f"Set model.max_length to at most {teacher.shape.max_length}, the teacher's"
         raise DataError(f"The teacher reads fewer words of {few:,} rows than the student", remedy=remedy)
     if config.unlabelled is not None:
-        texts = unlabelled_texts(config.unlabelled, config, data)
+        texts = unlabelled_texts(config.unlabelled, student.config, data)
         more = teacher_logits(teacher, texts, data.labels)
         targets = [_predicted(text, of_row) for text, of_row in zip(texts, more, strict=True)]
         rows = followed_by(rows, student.task.rows(tokenize_examples(texts, student.tokenizer), targets))

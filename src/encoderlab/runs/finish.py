@@ -31,7 +31,6 @@ from encoderlab.runs.scoring import novelty_of
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.pretraining import PretrainingConfig
 from encoderlab.tasks.sentence_rows import SentenceRows
-from encoderlab.tasks.stream import sample_of
 from encoderlab.training.batches import EVALUATION_SEED, Rows
 from encoderlab.training.checkpoint import keep_only_weights
 
@@ -165,7 +164,7 @@ def pretraining_report(
     config = model.config
     assert isinstance(config.task, PretrainingConfig)
     split = list(scores)[-1]
-    train = sample_of(rows["train"])
+    train = rows["train"].sample
     guessed: dict[str, Any] = {}
     if config.baselines:
         guessed = guessed_tokens(train, scores[split].token_labels) | guessed_pairs(train, rows[split])

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,15 +29,12 @@ from encoderlab.runs.run import Run
 from encoderlab.system.device import ThreadsByLoad
 from encoderlab.system.processes import Interrupted, deferred, stop_if_interrupted
 from encoderlab.training import checkpoint as checkpoints
-from encoderlab.training.batches import MicroBatchCount, Rows, training_batches
+from encoderlab.training.batches import MicroBatchCount, Rows, RowStream, training_batches
 from encoderlab.training.config import Keep, TrainingConfig, seconds_of, steps_per_epoch, total_steps
 from encoderlab.training.distribution import COMPILED, distribute, random_state, seed_dropout, set_random_states
 from encoderlab.training.loop import Learner, Step, StepsWithinMemory, horizon_of
 from encoderlab.training.loss import LabelWeights
 from encoderlab.training.optimizer import build_optimizer
-
-if TYPE_CHECKING:
-    from encoderlab.tasks.stream import StreamedRows
 
 CHECKPOINTS_KEPT = 2  # so that another is left if the newest is damaged
 WARM_UP = 3  # uncounted steps: they compile, allocate memory and fill caches
@@ -224,7 +221,7 @@ class TrainState:
         training = config.training
         self.model = model
         self.processes = model.processes
-        self.stream = cast("StreamedRows", train) if hasattr(train, "share_with") else None
+        self.stream = train if isinstance(train, RowStream) else None
         if self.stream is not None:
             self.stream.share_with(self.processes)
         self.progress = Progress()

@@ -28,6 +28,7 @@ from encoderlab.reports.wording import words_of
 from encoderlab.runs.fit import Result, TrainState, fit
 from encoderlab.runs.frozen import SHORTEST_RUN, set_linear_head, wants_linear_head
 from encoderlab.runs.model import Model
+from encoderlab.runs.resume import has_trained
 from encoderlab.runs.run import Run
 from encoderlab.system.processes import SINGLE_PROCESS, stop_if_interrupted
 from encoderlab.tasks.rows import ExampleRows, PartOfRows
@@ -221,8 +222,7 @@ def _chosen_by_folds(
     assert train.targets is not None and train.targets.of_rows is not None
     classes = train.targets.of_rows
     folds = min(FOLDS, int(np.unique(classes, return_counts=True)[1].min()))
-    resumes = config.resume is not None and Run(config.resume).has_checkpoint
-    if folds < 2 or resumes or config.task.fits_thresholds or not _takes_seconds(model, train):
+    if folds < 2 or has_trained(config) or config.task.fits_thresholds or not _takes_seconds(model, train):
         return None, []
     started = time.perf_counter()
     alone = np.empty(len(classes), np.int64)

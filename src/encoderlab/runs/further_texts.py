@@ -64,7 +64,6 @@ class FurtherTexts:
     source: str | None = None
     fingerprint: str = ""
 
-    @property
     def fingerprints(self) -> dict[str, str]:
         """Return the fingerprint by the name of the source; none without a source."""
         return {} if self.source is None else {self.source: self.fingerprint}

@@ -5,10 +5,10 @@ What must be known before is settled here: which rows are held out, besides the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -16,17 +16,18 @@ from encoderlab.config.commands import CommandConfig, RunConfig
 from encoderlab.data.data import Data
 from encoderlab.data.dataset import DatasetConfig, Pack
 from encoderlab.data.documents import Documents
-from encoderlab.data.token_store import TokenStore, lengths_of
+from encoderlab.data.token_store import lengths_of
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.settle import has_few_rows, too_few_to_hold_out
 from encoderlab.tasks.pretraining import DocumentTaskConfig
+from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.sentence_rows import SentenceRows
 from encoderlab.tasks.sequences import SequenceFormat
-from encoderlab.tasks.stream import StreamedRows, sample_of
+from encoderlab.tasks.stream import DocumentRows, StreamedRows
 from encoderlab.tasks.task import Task, TaskConfig
 from encoderlab.tasks.vectors import DocumentTask
-from encoderlab.training.batches import EVALUATION_SEED, Rows
+from encoderlab.training.batches import EVALUATION_SEED
 
 _LOOKED_AT = 1_000_000  # tokens, to find out whether a tokenizer knows any word
 
@@ -58,6 +59,21 @@ def has_rows_to_score(data: Data) -> bool:
     return "validation" in data.by_name or "test" in data.by_name
 
 
+def splits_to_score(config: RunConfig, data: Data | Documents, *, scored: bool) -> list[str]:
+    """Return the splits that a report scores besides `train`, which is scored if it has very few rows and is alone;
+    where nothing is to be `scored`, the splits that a run may choose a checkpoint by.
+
+    Raises DataError if a split is to be scored, and none has labels.
+    """
+    if not scored:
+        return [name for name in ("validation", "test") if name in data.by_name]
+    if isinstance(data, Data):
+        n_rows = len(data.split("train"))
+        if not has_rows_to_score(data) and too_few_to_hold_out(config.training, n_rows):
+            return []
+    return data.scored_splits()
+
+
 def load_documents(dataset: DatasetConfig, task: TaskConfig, config: CommandConfig) -> Documents:
     """Return the documents of a dataset, and how `task` reads them."""
     of_documents = cast("DocumentTaskConfig", task)
@@ -78,75 +94,98 @@ def _trains_on_all_rows(config: RunConfig, data: Data, *, scored: bool) -> bool:
     return has_few_rows(config.training, config.task, n_rows, len(data.labels))
 
 
-class Tokens:
-    """The ids of some splits, made by one tokenizer: of each text, whole, or of each sentence of documents.
+def tokenize(data: Data | Documents, tokenizer: Tokenizer, names: Sequence[str], config: RunConfig) -> Tokens:
+    """Return the ids of the splits of these `names`, made by one tokenizer, which the cache keeps."""
+    if isinstance(data, Data):
+        return TextTokens(data, tokenizer, names, config.cache)
+    return DocumentTokens(data, tokenizer, names, config.cache, pack=config.dataset.pack, seed=config.seed)
 
-    `pack` says what the rows of documents are made of. The documents of a stream are read while the run trains; only
-    their first window is read here, to know how long its rows are.
+
+class TextTokens:
+    """The ids of each text of some splits, whole."""
+
+    def __init__(self, data: Data, tokenizer: Tokenizer, names: Sequence[str], cache: Path) -> None:
+        self.data = data
+        self.tokenizer = tokenizer
+        self.stores = {name: data.tokenize(name, tokenizer, cache) for name in names}
+
+    @property
+    def n_rows(self) -> dict[str, int]:
+        """Return the number of rows of each split."""
+        return {name: len(store) for name, store in self.stores.items()}
+
+    def row_lengths(self, task: TaskConfig, max_length: int) -> np.ndarray:
+        """Return the length of each training row if the model reads at most `max_length` tokens: int64 [rows].
+
+        For a text read in windows, the total over its windows.
+        """
+        special_tokens = getattr(task, "special_tokens", True)
+        format = SequenceFormat.of(self.tokenizer, max_length, task.windowing, special_tokens=special_tokens)
+        return format.lengths(*lengths_of(self.stores["train"]))
+
+    def rows(self, task: Task) -> dict[str, ExampleRows]:
+        """Return the rows of each split, by its name, as `task` reads them. Raises DataError for the wrong kind."""
+        rows = {}
+        for name, store in self.stores.items():
+            rows[name] = task.rows_of_split(store, self.data.split(name))
+        return rows
+
+
+class DocumentTokens:
+    """The ids of each sentence of the documents of some splits; `pack` says what their rows are made of.
+
+    The documents of a stream are read while the run trains; only their first window is read here, to know how long its
+    rows are.
     """
 
+    n_rows: ClassVar[Mapping[str, int]] = {}  # rows are drawn for each epoch
+
     def __init__(
-        self, data: Data | Documents, tokenizer: Tokenizer, names: Sequence[str], cache: Path, *, pack: Pack, seed: int
+        self, data: Documents, tokenizer: Tokenizer, names: Sequence[str], cache: Path, *, pack: Pack, seed: int
     ) -> None:
         self.data = data
         self.tokenizer = tokenizer
         self.names = names
         self.pack = pack
         self.seed = seed
-        self.stores: dict[str, TokenStore] = {}
-        for name in names:
-            if name != "train" or data.stream is None:
-                self.stores[name] = data.tokenize(name, tokenizer, cache)
-        self._document_rows: dict[int, dict[str, SentenceRows | StreamedRows]] = {}  # by the length of a row
+        stored = names if data.stream is None else [name for name in names if name != "train"]
+        self.stores = {name: data.tokenize(name, tokenizer, cache) for name in stored}
+        self._rows: dict[int, dict[str, DocumentRows]] = {}  # by the length of a row
 
     def row_lengths(self, task: TaskConfig, max_length: int) -> np.ndarray:
         """Return the length of each training row if the model reads at most `max_length` tokens: int64 [rows].
 
-        For a text read in windows, the total over its windows. Raises DataError as `rows` does.
+        Raises DataError as `rows` does.
         """
-        if isinstance(self.data, Documents):
-            rows = self._rows_of_documents(task.build(self.tokenizer, [], max_length))["train"]
-            return rows.epoch(self.seed, 0).lengths.astype(np.int64)
-        special_tokens = getattr(task, "special_tokens", True)
-        format = SequenceFormat.of(self.tokenizer, max_length, task.windowing, special_tokens=special_tokens)
-        return format.lengths(*lengths_of(self.stores["train"]))
+        rows = self.rows(task.build(self.tokenizer, [], max_length))["train"]
+        return rows.epoch(self.seed, 0).lengths.astype(np.int64)
 
-    def rows(self, task: Task) -> dict[str, Rows]:
-        """Return the rows of each split, by its name, as `task` reads them.
+    def rows(self, task: Task) -> dict[str, DocumentRows]:
+        """Return the rows of each split, by its name; those for a length are made once, by the first task that asks
+        for it.
 
-        Raises DataError for texts of the wrong kind, or if no row can be made of the documents of a split.
+        Raises DataError if no row can be made of the documents of a split.
         """
-        if isinstance(self.data, Documents):
-            return dict(cast("dict[str, Rows]", self._rows_of_documents(task)))
-        rows: dict[str, Rows] = {}
-        for name, store in self.stores.items():
-            rows[name] = task.rows_of_split(store, self.data.split(name))
-        return rows
+        if task.max_length not in self._rows:
+            rows = {name: self._rows_of_split(name, cast("DocumentTask", task)) for name in self.names}
+            self._rows[task.max_length] = rows
+        return self._rows[task.max_length]
 
-    def _rows_of_documents(self, task: Task) -> dict[str, SentenceRows | StreamedRows]:
-        """Return the rows of documents; those for a length are made once, by the first task that asks for it."""
-        of_documents = cast("DocumentTask", task)
-        if task.max_length in self._document_rows:
-            return self._document_rows[task.max_length]
-        assert isinstance(self.data, Documents)
-        rows: dict[str, SentenceRows | StreamedRows] = {}
-        for name in self.names:
-            if name in self.stores:
-                rows[name] = SentenceRows(self.stores[name], of_documents, self.pack)
-                _check_document_rows(rows[name], name)
-            else:
-                assert self.data.stream is not None
-                prepare = self.data.sentence_reader.prepare(self.tokenizer)
-                streamed = StreamedRows(self.data.stream, prepare, of_documents, self.pack, self.seed)
-                _check_document_rows(streamed.first, name)
-                rows[name] = streamed
-        self._document_rows[task.max_length] = rows
+    def _rows_of_split(self, name: str, task: DocumentTask) -> DocumentRows:
+        stream = self.data.stream
+        if name != "train" or stream is None:
+            rows = SentenceRows(self.stores[name], task, self.pack)
+        else:
+            rows = StreamedRows(stream, self.data.sentence_reader.prepare(self.tokenizer), task, self.pack, self.seed)
+        _check_document_rows(rows.sample, name)
         return rows
 
 
-def _check_document_rows(rows: SentenceRows | StreamedRows, name: str) -> None:
+Tokens = TextTokens | DocumentTokens
+
+
+def _check_document_rows(rows: SentenceRows, name: str) -> None:
     """Raise DataError if nothing can be learned from the documents of a split."""
-    assert isinstance(rows, SentenceRows)
     config = cast("DocumentTaskConfig", rows.task.config)
     settings = f"task.min_characters={config.min_characters} task.min_sentences={config.min_sentences}"
     if not len(rows):
@@ -162,26 +201,25 @@ def _check_document_rows(rows: SentenceRows | StreamedRows, name: str) -> None:
         raise DataError(problem, remedy="Set tokenizer=wordpiece, which is trained on them")
 
 
-def pair_facts(rows: SentenceRows | StreamedRows, data: Documents) -> dict[str, Any]:
+def pair_facts(rows: DocumentRows, data: Documents) -> dict[str, Any]:
     """Return how many documents, sentences and so on `rows` have, and statistics of their pairs; for a stream, of its
     first window, with the number of `shards`.
     """
-    streamed = isinstance(rows, StreamedRows)
-    rows = sample_of(rows)
-    drawn = rows.epoch(EVALUATION_SEED, 0)
+    sample = rows.sample
+    drawn = sample.epoch(EVALUATION_SEED, 0)
     facts: dict[str, Any] = {
-        "documents": _distinct(rows.sentences.document),
-        "paragraphs": _distinct(rows.sentences.paragraph),
-        "sentences": len(rows.store),
-        "tokens": int(rows.sentences.offsets[-1]),
-        "pairs": len(rows),
+        "documents": _distinct(sample.sentences.document),
+        "paragraphs": _distinct(sample.sentences.paragraph),
+        "sentences": len(sample.store),
+        "tokens": int(sample.sentences.offsets[-1]),
+        "pairs": len(sample),
         "mean_length": float(drawn.lengths.mean()),
-        "truncated": rows.truncated_share(),
+        "truncated": sample.truncated_share(),
         "sentence_splitter": data.sentence_reader.splitter.name,
     }
-    if rows.paired:
-        facts["labels"] = {name: int((drawn.pairs.labels == id_).sum()) for id_, name in enumerate(rows.task.labels)}
-    if streamed and data.stream is not None:
+    if sample.paired:
+        facts["labels"] = {name: int((drawn.pairs.labels == id_).sum()) for id_, name in enumerate(sample.task.labels)}
+    if data.stream is not None:
         facts["shards"] = len(data.stream.shards)
     return facts
 

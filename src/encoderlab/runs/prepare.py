@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -15,29 +15,30 @@ from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import SettingError
-from encoderlab.model.config import Pairs
+from encoderlab.model.config import ModelConfig, Pairs
 from encoderlab.reports.facts import show_survey
 from encoderlab.reports.training import show_pairs
-from encoderlab.runs.distillation import Teacher, check_distillation, keep_vectors
 from encoderlab.runs.fit_best import HeadAlone, prepare_head_alone
 from encoderlab.runs.frozen import set_linear_head, wants_linear_head
-from encoderlab.runs.further_texts import FurtherTexts, further_texts
-from encoderlab.runs.load_data import Tokens, has_rows_to_score, load_data, pair_facts
+from encoderlab.runs.load_data import TextTokens, Tokens, load_data, pair_facts, splits_to_score, tokenize
 from encoderlab.runs.model import Model, build_network
 from encoderlab.runs.pretrained import load_into, load_start, shape_for, start_fingerprint, tokenizer_for
 from encoderlab.runs.records import announce, open_run
-from encoderlab.runs.resume import environment_of, settings_to_run_with, threads_of
+from encoderlab.runs.resume import accumulate_as_set, has_trained, recorded_notes, settings_to_run_with, threads_of
 from encoderlab.runs.run import Run
-from encoderlab.runs.settle import Facts, settle, too_few_to_hold_out
+from encoderlab.runs.settle import Facts, settle
 from encoderlab.runs.tracking import check_trackers
 from encoderlab.system.device import Compute, set_up_compute
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.rows import ExampleRows
-from encoderlab.tasks.sentence_rows import SentenceRows
 from encoderlab.training.batches import MicroBatchCount, Rows
 from encoderlab.training.config import length_in_words, seconds_of, steps_per_epoch, total_steps
 from encoderlab.training.distribution import compile_encoder, is_sharded, seconds_uncompiled
 from encoderlab.training.optimizer import freeze
+
+if TYPE_CHECKING:
+    from encoderlab.runs.distillation import Teacher
+    from encoderlab.runs.further_texts import FurtherTexts
 
 LINEAR_HEAD = "The head was initialised with a logistic regression on the vectors of the encoder"
 
@@ -98,72 +99,42 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
     requested = settings_to_run_with(config, command, processes)
     _check_command(requested, command, processes)
     threads = threads_of(requested, processes)
-    config = requested
 
     # The encoder to start from is read first, so that what does not match it is refused at once.
-    start = load_start(config, processes)
-    teacher = Teacher.open(config) if isinstance(config, DistillConfig) else None
+    start = load_start(requested, processes)
+    start_shape = shape_for(requested.task, start)
+    teacher = open_teacher(requested)
 
     # The main process reads and tokenises, and the others find its work in the cache.
     with processes.main_process_first():
-        data = load_data(config, scored=scored)
-        names = splits_to_score(config, data, scored=scored)
+        data = load_data(requested, scored=scored)
+        names = splits_to_score(requested, data, scored=scored)
         if isinstance(data, Data):
             show_survey(data.description()["splits"])
         if teacher is not None:
-            teacher.check(requested, data)
-        tokenizer = tokenizer_for(config, data, start, None if teacher is None else teacher.encoder)
-        pack = config.dataset.pack
-        tokens = Tokens(data, tokenizer, ["train", *names], config.cache, pack=pack, seed=config.seed)
+            teacher.check(data)
+        tokenizer = tokenizer_for(requested, data, start, None if teacher is None else teacher.encoder)
+        tokens = tokenize(data, tokenizer, ["train", *names], requested)
 
         # Every open setting is decided here, from facts alone.
-        width = config.model.resolve(shape_for(config.task, start)).d_model
-        compute = set_up_compute(
-            config.training.device,
-            config.training.precision.value,
-            threads,
-            width=width,
-            deterministic=config.training.deterministic,
-            processes=processes,
-        )
-        facts = Facts(
-            row_lengths=tokens.row_lengths,
-            n_rows={name: len(data.by_name[name]) for name in ["train", *names]} if isinstance(data, Data) else {},
-            labels=data.labels,
-            survey=data.survey if isinstance(data, Data) else None,
-            held_out="validation" in data.origin.get("taken_from_train", {}),
-            has_validation=data.has_validation,
-            is_tested=bool(names) or not scored,
-            paired=data.paired,
-            start_shape=shape_for(config.task, start),
-            teacher_width=None if teacher is None else teacher.width,
-            dataset=data.decided,
-            device=compute.device.type,
-            processes=processes.size,
-        )
-        config, notes = settle(config, facts)
+        compute = compute_for(requested, start_shape, threads, processes)
+        is_tested = bool(names) or not scored
+        facts = gather_facts(tokens, start_shape, teacher, compute, processes, is_tested=is_tested)
+        config, notes = settle(requested, facts)
 
         # The model, and the rows as it reads them.
         model = build_model(config, data, tokenizer, start, compute, processes)
-        data_notes: list[str] = []
-        rows = tokens.rows(model.task)
-        if isinstance(data, Data):
-            data_notes = reading_notes(model, rows)
-        elif config.task.command == "pretrain":
-            show_pairs(pair_facts(cast("SentenceRows", rows["train"]), data), {})
+        rows, data_notes = rows_for(model, tokens)
         for note in (*notes, *data_notes):
             print(note, file=sys.stderr)
-        rows = taught(config, model, start, teacher, data, rows)
-
+        rows = taught(model, start, teacher, data, rows)
     micro_batches = micro_batch_count(requested, config, processes)
-    files = {} if teacher is None else teacher.fingerprints(config)
-    files |= start_fingerprint(config, processes)
 
     # What few labels are learned from besides their rows: the names of the labels, and texts that nobody has labelled.
     further = choose_further_texts(config, start, data, compute, processes)
-    rows["train"] = further.after(rows["train"], model)
-    notes += further.notes
-    files |= further.fingerprints
+    if further is not None:
+        rows["train"] = further.after(rows["train"], model)
+        notes += further.notes
 
     # What is set once the rows are known: a head that starts at a linear model, the head alone, a compiled encoder.
     head_alone = None
@@ -172,49 +143,86 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
         notes += more
         notes += start_at_linear_head(model, data, rows)
     model.compiled = compile_if_it_pays(model, rows["train"])
+
     notes = recorded_notes(config, processes) or notes
+    files = start_fingerprint(config, processes)
+    for source in (teacher, further):
+        files |= {} if source is None else source.fingerprints()
     return PreparedRun(command, requested, data, model, rows, micro_batches, notes, data_notes, files, head_alone)
+
+
+def open_teacher(config: RunConfig) -> Teacher | None:
+    """Return the teacher of a distillation; None for any other run. Raises DataError if it is missing or damaged."""
+    if not isinstance(config, DistillConfig):
+        return None
+    from encoderlab.runs.distillation import Teacher
+
+    return Teacher.open(config)
+
+
+def compute_for(
+    config: RunConfig, start_shape: ModelConfig | None, threads: int | None, processes: Processes
+) -> Compute:
+    """Choose and set up the device, the precision and the number of threads that a run computes with."""
+    training = config.training
+    return set_up_compute(
+        training.device,
+        training.precision.value,
+        threads,
+        width=config.model.resolve(start_shape).d_model,
+        deterministic=training.deterministic,
+        processes=processes,
+    )
+
+
+def gather_facts(
+    tokens: Tokens,
+    start_shape: ModelConfig | None,
+    teacher: Teacher | None,
+    compute: Compute,
+    processes: Processes,
+    *,
+    is_tested: bool,
+) -> Facts:
+    """Return what the open settings depend on."""
+    data = tokens.data
+    return Facts(
+        row_lengths=tokens.row_lengths,
+        n_rows=tokens.n_rows,
+        labels=data.labels,
+        survey=data.survey if isinstance(data, Data) else None,
+        held_out="validation" in data.origin.get("taken_from_train", {}),
+        has_validation=data.has_validation,
+        is_tested=is_tested,
+        paired=data.paired,
+        start_shape=start_shape,
+        teacher_width=None if teacher is None else teacher.width,
+        dataset=data.decided,
+        device=compute.device.type,
+        processes=processes.size,
+    )
+
+
+def rows_for(model: Model, tokens: Tokens) -> tuple[dict[str, Rows], list[str]]:
+    """Return the rows of each split as the model reads them, and a sentence for each split of texts that it reads in
+    part; print statistics of pairs of sentences.
+    """
+    if isinstance(tokens, TextTokens):
+        texts = tokens.rows(model.task)
+        notes = [model.task.reading_note(name, split_rows) for name, split_rows in texts.items()]
+        return {**texts}, [note for note in notes if note]
+    rows = tokens.rows(model.task)
+    if model.config.task.command == "pretrain":
+        show_pairs(pair_facts(rows["train"], tokens.data), {})
+    return {**rows}, []
 
 
 def micro_batch_count(requested: RunConfig, config: RunConfig, processes: Processes) -> MicroBatchCount:
     """Return in how many micro-batches a step is computed, and whether that may change when memory runs out."""
-    count = MicroBatchCount.of(requested.training, config.training, processes)
     if config.task.of_vectors:
-        return replace(count, reason="of rows that are compared", open=False)
-    return count
-
-
-def recorded_notes(config: RunConfig, processes: Processes) -> list[str] | None:
-    """Return the notes of a run that is resumed, whose settings were decided when it began; None for a new run."""
-    resume = config.resume
-    if resume is None:
-        return None
-    return processes.broadcast_from_main(lambda: environment_of(Run(resume)).get("notes"))  # which other machines lack
-
-
-def splits_to_score(config: RunConfig, data: Data | Documents, *, scored: bool) -> list[str]:
-    """Return the splits that a report scores besides `train`, which is scored if it has very few rows and is alone;
-    where nothing is to be `scored`, the splits that a run may choose a checkpoint by.
-
-    Raises DataError if a split is to be scored, and none has labels.
-    """
-    if not scored:
-        return [name for name in ("validation", "test") if name in data.by_name]
-    if isinstance(data, Data):
-        n_rows = len(data.split("train"))
-        if not has_rows_to_score(data) and too_few_to_hold_out(config.training, n_rows):
-            return []
-    return data.scored_splits()
-
-
-def reading_notes(model: Model, rows: Mapping[str, Rows]) -> list[str]:
-    """Return a sentence for each split that has rows longer than the model reads at once."""
-    notes = []
-    for name, of_split in rows.items():
-        note = model.task.reading_note(name, cast("ExampleRows", of_split))
-        if note:
-            notes.append(note)
-    return notes
+        assert config.training.accumulate is not None
+        return MicroBatchCount(config.training.accumulate, "of rows that are compared")
+    return MicroBatchCount.of(accumulate_as_set(requested, processes), config.training, processes)
 
 
 def _check_command(config: RunConfig, command: str, processes: Processes) -> None:
@@ -233,6 +241,8 @@ def _check_command(config: RunConfig, command: str, processes: Processes) -> Non
         problem = f"task={task.name} needs a single process, and there are {processes.size}"
         raise SettingError(problem, remedy="Start one process")
     if isinstance(config, DistillConfig):
+        from encoderlab.runs.distillation import check_distillation
+
         check_distillation(config, processes)
 
 
@@ -278,35 +288,32 @@ def build_model(
 
 
 def taught(
-    config: RunConfig,
-    model: Model,
-    start: Model | None,
-    teacher: Teacher | None,
-    data: Data | Documents,
-    rows: dict[str, Rows],
+    model: Model, start: Model | None, teacher: Teacher | None, data: Data | Documents, rows: dict[str, Rows]
 ) -> dict[str, Rows]:
     """Return the rows with what another encoder says of them: a teacher, or the one whose vectors the run keeps."""
     if teacher is not None:
-        return teacher.teach(config, model, start, data, rows)
-    if config.task.of_vectors and start is not None:
+        return teacher.teach(model, start, data, rows)
+    if model.config.task.of_vectors and start is not None:
+        from encoderlab.runs.distillation import keep_vectors
+
         keep_vectors(model, start, rows["train"])
     return rows
 
 
 def choose_further_texts(
     config: RunConfig, start: Model | None, data: Data | Documents, compute: Compute, processes: Processes
-) -> FurtherTexts:
+) -> FurtherTexts | None:
     """Return the texts that finetuning learns from besides the labelled rows, as the main process chooses them, and say
-    why; no other command has any.
+    why; None for any other command.
     """
     if start is None or not isinstance(config, FinetuneConfig) or not isinstance(data, Data):
-        return FurtherTexts()
-    further = FurtherTexts()
+        return None
+    from encoderlab.runs.further_texts import further_texts
+
     with processes.main_process_first():  # the others wait for as long as it takes
-        if processes.is_main:
-            further = further_texts(config, start, data, compute)
-    chosen = further
+        chosen = further_texts(config, start, data, compute) if processes.is_main else None
     further = processes.broadcast_from_main(lambda: chosen)
+    assert further is not None, "the main process has chosen"
     for note in further.notes:
         print(note, file=sys.stderr)
     return further
@@ -320,8 +327,7 @@ def start_at_linear_head(model: Model, data: Data, rows: Mapping[str, Rows]) -> 
     config = model.config
     if config.starts_from is None or not wants_linear_head(model, data):
         return []
-    resumes = config.resume is not None and Run(config.resume).has_checkpoint
-    if not resumes:
+    if not has_trained(config):
         set_linear_head(model, cast("ExampleRows", rows["train"]))
         print(LINEAR_HEAD, file=sys.stderr)
     return [LINEAR_HEAD]

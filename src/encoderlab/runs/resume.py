@@ -108,6 +108,34 @@ def threads_of(config: RunConfig, processes: Processes) -> int | None:
     return processes.broadcast_from_main(recorded)
 
 
+def accumulate_as_set(config: RunConfig, processes: Processes) -> int | None:
+    """Return `training.accumulate` as set; None if it was open when a resumed run began, and is not changed now."""
+    resume = config.resume
+    now = config.training.accumulate
+    if now is None or resume is None:
+        return now
+
+    def recorded() -> int | None:
+        began_with = environment_of(Run(resume)).get("composed", {}).get("training", {}).get("accumulate")
+        settled = read_record(Run(resume).config_file, lambda text: yaml.safe_load(text)["training"]["accumulate"])
+        return None if began_with is None and settled == now else now
+
+    return processes.broadcast_from_main(recorded)
+
+
+def recorded_notes(config: RunConfig, processes: Processes) -> list[str] | None:
+    """Return the notes of a run that is resumed, whose settings were decided when it began; None for a new run."""
+    resume = config.resume
+    if resume is None:
+        return None
+    return processes.broadcast_from_main(lambda: environment_of(Run(resume)).get("notes"))  # which other machines lack
+
+
+def has_trained(config: RunConfig) -> bool:
+    """Return whether the run is resumed, and continues from a checkpoint."""
+    return config.resume is not None and Run(config.resume).has_checkpoint
+
+
 def _named(config: AnyRunConfig, command: str, resume: str, explicit: Collection[str] | None) -> AnyRunConfig:
     """Return the settings of the run in the folder `resume`."""
     run = Run(resume)

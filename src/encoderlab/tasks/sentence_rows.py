@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -155,6 +154,11 @@ class SentenceRows:
         key = int(np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)[0])
         return SentenceEpoch(self, pairs, key)
 
+    @property
+    def sample(self) -> SentenceRows:
+        """Return the rows to count facts in: all."""
+        return self
+
     def truncated_share(self) -> float:
         """Return the share of one epoch's rows that were longer than the model reads."""
         first, second = self.epoch(0, 0).tokens(slice(None))
@@ -169,6 +173,8 @@ class SentenceEpoch:
         self.pairs = pairs
         self.key = key
         self.paired = rows.paired
+        first, second = self.tokens(slice(None))
+        self.lengths = (np.minimum(first + second, rows.room) + (3 if self.paired else 2)).astype(np.int32)
 
     def tokens(self, rows: np.ndarray | slice) -> tuple[np.ndarray, np.ndarray]:
         """Return the number of tokens of both texts of each of `rows` before truncation, without special tokens."""
@@ -176,11 +182,6 @@ class SentenceEpoch:
         pairs = self.pairs
         first = sentences.tokens(pairs.first_start[rows], pairs.first_stop[rows])
         return first, sentences.tokens(pairs.second_start[rows], pairs.second_stop[rows])
-
-    @cached_property
-    def lengths(self) -> np.ndarray:
-        first, second = self.tokens(slice(None))
-        return (np.minimum(first + second, self.rows.room) + (3 if self.paired else 2)).astype(np.int32)
 
     def gather(self, rows: np.ndarray, pad_id: int) -> Batch:
         """Return rows as [CLS] a [SEP] b [SEP], truncating the longer text first, or as [CLS] a [SEP]."""

@@ -51,17 +51,17 @@ class StreamedRows:
         self._group = None
         self._current = self._read({"number": 0, "first_step": 0, "positions": [None] * stream.readers})
         self._marks = [self._current.mark]
-        self.first = self._current.rows  # each process has read them for itself
+        self.sample = self._current.rows  # of the first window, which each process has read for itself
 
     def __len__(self) -> int:
-        return len(self.first)
+        return len(self.sample)
 
     def epoch(self, seed: int, epoch: int) -> SentenceEpoch:
         """Return the rows of the first window, drawn for `epoch`."""
-        return self.first.epoch(seed, epoch)
+        return self.sample.epoch(seed, epoch)
 
     def truncated_share(self) -> float:
-        return self.first.truncated_share()
+        return self.sample.truncated_share()
 
     def share_with(self, processes: Processes) -> None:
         """Divide the reading of all further windows among the `processes`, each of which calls this."""
@@ -139,6 +139,4 @@ class StreamedRows:
         return [self.prepare(documents) for documents in by_size(reader.take())], reader.position
 
 
-def sample_of(rows: SentenceRows | StreamedRows) -> SentenceRows:
-    """Return rows to count facts in: all of them or, for a stream, those of its first window."""
-    return rows.first if isinstance(rows, StreamedRows) else rows
+DocumentRows = SentenceRows | StreamedRows

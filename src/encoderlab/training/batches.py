@@ -75,10 +75,25 @@ class Rows(Protocol):
 
 @runtime_checkable
 class RowStream(Protocol):
-    """Rows read during training, one window after another; a window plays the part of an epoch."""
+    """Rows read during training, one window after another; a window plays the part of an epoch.
+
+    Where a window begins is part of what a checkpoint keeps.
+    """
 
     def epochs(self, seed: int, batch_size: int, after: int) -> Iterator[tuple[int, Epoch, int]]:
         """Yield each window from step `after` + 1 on: its number, its rows, and how many of its steps are done."""
+        ...
+
+    def share_with(self, processes: Processes) -> None:
+        """Divide the reading of all further windows among the `processes`, each of which calls this."""
+        ...
+
+    def position(self, step: int) -> dict[str, Any]:
+        """Return where the window of step `step` begins, as plain values."""
+        ...
+
+    def resume(self, position: dict[str, Any]) -> None:
+        """Continue from what `position` returned. Raises KeyError, TypeError or ValueError for another stream's."""
         ...
 
 
@@ -261,13 +276,13 @@ class MicroBatchCount:
     open: bool = False
 
     @classmethod
-    def of(cls, requested: TrainingConfig, settled: TrainingConfig, processes: Processes) -> MicroBatchCount:
-        """Return the micro-batches of the `settled` settings; their number is open if the `requested` ones left it so.
+    def of(cls, accumulate: int | None, settled: TrainingConfig, processes: Processes) -> MicroBatchCount:
+        """Return the micro-batches of the `settled` settings; their number is open if `accumulate` was left so.
 
         Several processes would have to run out of memory together: each waits for the others after every micro-batch.
         """
         assert settled.accumulate is not None, "the settings have not been settled"
-        if requested.accumulate is not None:
+        if accumulate is not None:
             return cls(settled.accumulate, "as set")
         return cls(settled.accumulate, "chosen for this model and its longest rows", open=processes.size == 1)
 
