@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -49,6 +49,7 @@ class TextExample:
     text: str
     text_pair: str | None = None
     label: int | float | tuple[int, ...] | None = None
+    of_words: ClassVar[bool] = False
 
     @property
     def paired(self) -> bool:
@@ -67,6 +68,7 @@ class WordsExample:
 
     words: tuple[str, ...]
     labels: tuple[int, ...] | None = None
+    of_words: ClassVar[bool] = True
     paired: ClassVar[bool] = False
 
     def without_html(self) -> WordsExample:
@@ -125,11 +127,11 @@ class Split:
         return len(self.rows)
 
     def __getitem__(self, row: int) -> Example:
-        return _example(self.rows[row])  # counts from the end where row is negative
+        columns = self.rows[row]  # counts from the end where row is negative
+        return _words_example(columns) if self.holds_words else _text_example(columns)
 
     def __iter__(self) -> Iterator[Example]:
-        for batch in self.batches(_AT_A_TIME):
-            yield from map(_example, batch.to_pylist())
+        return self.of_words() if self.holds_words else self.of_texts()
 
     def batches(self, size: int) -> Iterator[pa.Table]:
         """Yield the rows in Arrow tables of `size` rows. Pages of a mapped file are given back after reading."""
@@ -141,11 +143,13 @@ class Split:
 
     def of_texts(self) -> Iterator[TextExample]:
         """Yield the examples of a split that holds texts."""
-        return cast("Iterator[TextExample]", iter(self))
+        for batch in self.batches(_AT_A_TIME):
+            yield from map(_text_example, batch.to_pylist())
 
     def of_words(self) -> Iterator[WordsExample]:
         """Yield the examples of a split that holds sequences of words."""
-        return cast("Iterator[WordsExample]", iter(self))
+        for batch in self.batches(_AT_A_TIME):
+            yield from map(_words_example, batch.to_pylist())
 
     def take(self, rows: Sequence[int] | np.ndarray) -> Split:
         """Return the split with only `rows`, in that order; nothing is copied."""
@@ -224,10 +228,12 @@ def _as_dataset(rows: Rows) -> datasets.Dataset:
     return datasets.Dataset(InMemoryTable(rows), fingerprint="rows")  # its own fingerprint would hash every text
 
 
-def _example(row: dict[str, Any]) -> Example:
-    if "words" in row:
-        labels = row.get("labels")
-        return WordsExample(tuple(row["words"]), None if labels is None else tuple(labels))
+def _words_example(row: dict[str, Any]) -> WordsExample:
+    labels = row.get("labels")
+    return WordsExample(tuple(row["words"]), None if labels is None else tuple(labels))
+
+
+def _text_example(row: dict[str, Any]) -> TextExample:
     label = row.get("label")
     return TextExample(row["text"], row.get("text_pair"), tuple(label) if isinstance(label, list) else label)
 

@@ -134,7 +134,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
             rows["train"], left_out = labelled_rows(rows["train"], str(dataset.label))
             origin |= {"rows_without_label": len(left_out)} if left_out else {}
         data = dataset.build_splits(rows, origin, target=target, decided=decided)
-        return replace(data, unlabelled=left_out)
+        data.unlabelled = left_out
+        return data
 
     def _leaves_unlabelled(self, target: TargetKind) -> bool:
         """Return whether training rows without a label are left out; of a set of labels, none may apply."""

@@ -218,7 +218,7 @@ def tokenize_split(
 def tokenize_examples(examples: Sequence[Example], tokenizer: Tokenizer) -> TokenStore:
     """Return the ids of some examples, all of one kind, in memory. Raises DataError as `tokenize_split` does."""
     first = examples[0] if examples else None
-    words = hasattr(first, "words")
+    words = first is not None and first.of_words
     paired = first is not None and first.paired
     starts = range(0, len(examples), TEXTS_AT_A_TIME)
     parts = (examples[start : start + TEXTS_AT_A_TIME] for start in starts)

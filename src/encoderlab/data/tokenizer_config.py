@@ -33,6 +33,7 @@ class TokenizerConfig(ABC):
     """How text becomes ids."""
 
     group: ClassVar[str] = "tokenizer"
+    of_symbols: ClassVar[bool] = False  # each character is a token, and texts are no language
 
     def __post_init__(self) -> None:
         check_settings(self, self.group)
@@ -173,6 +174,8 @@ class PretrainedConfig(TokenizerConfig):
 @dataclass
 class SymbolsConfig(TokenizerConfig):
     """Every character is a token; characters that are not listed are unknown."""
+
+    of_symbols: ClassVar[bool] = True
 
     symbols: str = setting(string.digits + "()[]{}<>", "The characters that are tokens.")
 

@@ -25,7 +25,7 @@ from encoderlab.batch import Batch, Prediction
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Split, TextExample
 from encoderlab.data.survey import hashed
-from encoderlab.data.tokenizer_config import SymbolsConfig, TokenizerConfig
+from encoderlab.data.tokenizer_config import TokenizerConfig
 from encoderlab.errors import DataError
 from encoderlab.model.heads import OF_ALL_TOKENS, WIDTH, compared
 from encoderlab.runs import inputs
@@ -57,7 +57,7 @@ def frozen_vectors(
     They have length 1, as `embed` writes them with normalize=true; of a pair, the comparison of both texts' vectors. If
     the training rows are no texts that this encoder can read, return why instead.
     """
-    if train.holds_words or isinstance(tokenizer, SymbolsConfig):
+    if train.holds_words or (tokenizer is not None and tokenizer.of_symbols):
         return f"{SHIPPED} reads texts, and these rows are words or symbols"
     box = read_model(shipped_folder(SHIPPED) or Path(SHIPPED))
     unknown = share_unknown(box, train)

@@ -186,7 +186,7 @@ Tokens = TextTokens | DocumentTokens
 
 def _check_document_rows(rows: SentenceRows, name: str) -> None:
     """Raise DataError if nothing can be learned from the documents of a split."""
-    config = cast("DocumentTaskConfig", rows.task.config)
+    config = rows.task.config
     settings = f"task.min_characters={config.min_characters} task.min_sentences={config.min_sentences}"
     if not len(rows):
         problem = f"The {name} documents have no paragraph that is long enough for {settings}"

@@ -103,7 +103,7 @@ def config_json(model: Model) -> dict[str, Any]:
         "label2id": {label: index for index, label in names.items()},
         "origin": asdict(model.origin),
     }
-    if isinstance(model.config.task, EncodingConfig):
+    if model.config.task.of_encoder_alone:
         content[ENCODER] = {"name": model.name, "model": settings_to_dict(model.shape)}
     else:
         content["encoderlab"] = without_folders(settings_to_dict(_settings_of_any_run(model.config))) | PLACES
@@ -313,7 +313,7 @@ def _of_huggingface(folder: Path) -> Model:
     task_config = _task_of(model, folder)
     shape = model.config
     pooling = sentence_pooling(folder)
-    if isinstance(task_config, EncodingConfig) and pooling is not None:
+    if task_config.of_encoder_alone and pooling is not None:
         shape = replace(shape, pooling=pooling, pairs=Pairs.separate)
     config = _without_run(folder, task_config, shape)
     task = task_config.build(tokenizer, model.labels, _stated_length(folder, shape.reach))

@@ -24,7 +24,6 @@ from encoderlab.shipped import shipped_folder, suggestion
 from encoderlab.system.files import sha256_of
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.task import TaskConfig
-from encoderlab.tasks.vectors import EncodingConfig
 from encoderlab.training.distribution import is_sharded
 
 TOKEN_TABLE = "encoder.embeddings.token.weight"
@@ -102,7 +101,7 @@ def load_pretrained(init_from: str, setting: str = "init_from") -> Model:
     start = read_model(folder)
     shape = encoder_shape(start.config)
     pooler = start.pooler
-    if isinstance(start.config.task, EncodingConfig) and sentence_pooling(folder) is not None:
+    if start.config.task.of_encoder_alone and sentence_pooling(folder) is not None:
         pooler = {}  # it is untrained
     return replace(start, config=replace(start.config, model=shape), pooler=pooler)
 

@@ -199,7 +199,7 @@ class Classification(Task):
         probabilities = logits.double().softmax(-1)[:, self.positive].cpu().numpy()
         ids = predict_from(probabilities, self.threshold.known, self.positive)
         pairs = zip(predictions, ids.tolist(), strict=True)
-        return [replace(prediction, labels=(self.labels[id_],)) for prediction, id_ in pairs]
+        return [RowPrediction((self.labels[id_],), prediction.probabilities) for prediction, id_ in pairs]
 
 
 def class_weights(config: LabelledTaskConfig, labels: Sequence[str], train: SplitSurvey) -> LabelWeights | None:

@@ -41,9 +41,9 @@ class Comparison(Protocol):
     unlabelled_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LabelledSet:
-    """The rows of a set by its labels, and for each label all in the order of their nearness (None: unknown)."""
+    """The rows of a set by its labels, and for each label all in the order of their nearness (None: unknown yet)."""
 
     name: str
     rows: list[np.ndarray]
@@ -130,7 +130,7 @@ class ContrastiveRows(ExampleRows):
         `vectors` returns the starting encoder's vectors of a batch, [rows, d_model].
         """
         draw = np.random.default_rng(MEANS_SEED)
-        for number, of_set in enumerate(self.sets):
+        for of_set in self.sets:
             if len(of_set.rows) <= self.comparison.compared_labels:
                 continue
             samples = [draw.permutation(of_label)[:ROWS_OF_A_MEAN] for of_label in of_set.rows]
@@ -139,7 +139,7 @@ class ContrastiveRows(ExampleRows):
             sums = unit.new_zeros(len(samples), unit.shape[1]).index_add(0, torch.from_numpy(label), unit)
             means = F.normalize(sums, dim=1)
             nearest = (means @ means.T).argsort(dim=1, descending=True, stable=True)
-            self.sets[number] = replace(of_set, nearest=nearest.numpy())
+            of_set.nearest = nearest.numpy()
 
     def _unit_vectors(
         self, rows: np.ndarray, vectors: Callable[[Batch], torch.Tensor], pad_id: int, device: torch.device

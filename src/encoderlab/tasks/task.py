@@ -64,6 +64,7 @@ class TaskConfig:
     of_documents: ClassVar[bool] = False  # it is learned from documents, without labels
     of_vectors: ClassVar[bool] = False  # the vectors of texts are trained; a row may lack a label
     one_class_per_text: ClassVar[bool] = False  # a row has one of several classes
+    of_encoder_alone: ClassVar[bool] = False  # nothing is predicted, and no run is trained
     length_factor: ClassVar[int] = 1  # how many times longer to train if the number of rows decides
 
     name: str = setting(REQUIRED, "The task's name; run folders are sorted by it.")

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 class EncodingConfig(TaskConfig):
     """Texts become sequences, and nothing is predicted: the task of an encoder alone, for which no run is trained."""
 
+    of_encoder_alone: ClassVar[bool] = True
+
     normalize: bool = setting(False, "Whether the vectors of texts were trained to have length 1.")
 
     def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Encoding:
