@@ -83,7 +83,7 @@ def test_something_is_learned_once_the_loss_is_below_that_of_the_frequencies(los
     scores = classification_scores(FAIR, FAIR, ["ham", "fraud"], "accuracy", 1)
     scores = replace(scores, values={"loss": loss})
     label_weights = None if weights is None else torch.tensor(weights)
-    assert has_learned(scores, label_weights, Progress(step=step, of=100), 0.1) == learned
+    assert has_learned(scores, label_weights, Progress(step=step, total=100), 0.1) == learned
 
 
 def test_a_checkpoint_of_another_model_is_refused(run):

@@ -57,7 +57,9 @@ def test_the_first_step_and_every_nth_one_are_logged(tmp_path):
 
 
 def test_an_evaluation_is_logged_with_all_its_scores_and_printed(tmp_path, capsys):
-    with Journal(tmp_path / "metrics.jsonl", log_every=1, per_epoch=500, progress=Progress(step=4, of=10)) as journal:
+    with Journal(
+        tmp_path / "metrics.jsonl", log_every=1, per_epoch=500, progress=Progress(step=4, total=10)
+    ) as journal:
         journal.evaluation("validation", scores(), "f1_macro")
     line = lines(tmp_path / "metrics.jsonl")[0]
     assert line == {

@@ -155,8 +155,8 @@ def _say_what_is_known(config: SelectConfig, model: Model, pool: Pool, vectors: 
         return
     ids = pool.ids[labelled]
     counts = Counter(pool.labels[id_] for id_ in ids.tolist()).most_common()
-    of_labels = listed((f"{name} {count:,}" for name, count in counts), SHOWN_LABELS)
-    _say(f"{config.input}: {len(labelled):,} of {counted(n_rows, 'text')} have a label ({of_labels})")
+    shown = listed((f"{name} {count:,}" for name, count in counts), SHOWN_LABELS)
+    _say(f"{config.input}: {len(labelled):,} of {counted(n_rows, 'text')} have a label ({shown})")
 
     own = np.asarray(vectors[labelled])
     if not model.config.task.one_class_per_text:  # a run has learned from these labels, and reports its own accuracy
@@ -165,8 +165,8 @@ def _say_what_is_known(config: SelectConfig, model: Model, pool: Pool, vectors: 
     if len(odd):
         places = (pool.split.where(int(row)).removeprefix(f"{pool.file.path}, ") for row in odd)
         verb = "disagrees" if len(odd) == 1 else "disagree"
-        of_all = f"{len(odd):,} of {counted(len(labelled), 'label')} {verb} with those of the nearest texts"
-        _say(f"{of_all}: {listed(places, SHOWN_LINES)}")
+        disagreeing = f"{len(odd):,} of {counted(len(labelled), 'label')} {verb} with those of the nearest texts"
+        _say(f"{disagreeing}: {listed(places, SHOWN_LINES)}")
 
 
 def _say_accuracy(vectors: np.ndarray, ids: np.ndarray, drawn_at_random: np.ndarray, seed: int) -> None:

@@ -56,8 +56,8 @@ class Measured:
 class AnswerJournal:
     """The journal beside the file `output`: what it says so far, and how a line is added.
 
-    `answers` are those in force, by the text's id, the newest last. `of_earlier` are the ids that were answered before
-    the journal was opened.
+    `answers` are those in force, by the text's id, the newest last. `answered_earlier` are the ids that were answered
+    before the journal was opened.
     """
 
     def __init__(self, output: Path, source: Path) -> None:
@@ -71,7 +71,7 @@ class AnswerJournal:
         lines = self._whole_lines(source)
         for number, line in enumerate(lines, 1):
             self._take_line(number, line, source)
-        self.of_earlier = {*self.answers}
+        self.answered_earlier = {*self.answers}
         if not lines:
             self._add("header", version=VERSION, input=source.name)
             _sync_folder(self.path.parent)
@@ -90,7 +90,7 @@ class AnswerJournal:
         """Return the newest answer of a window, or else of those that were open earlier; None if there is none."""
         newest_first = list(reversed(self.answers.values()))
         own = [answer for answer in newest_first if answer.window == window]
-        earlier = [answer for answer in newest_first if answer.text_id in self.of_earlier]
+        earlier = [answer for answer in newest_first if answer.text_id in self.answered_earlier]
         return next(iter([*own, *earlier]), None)
 
     def measured(self, accuracy: Measured) -> None:

@@ -157,14 +157,14 @@ def taught_rows(config: DistillConfig, teacher: Model, student: Model, data: Dat
     if not config.teacher_weight:
         return rows
     logits = teacher_logits(teacher, list(data.split("train")), data.labels)
-    few = sum(len(of_row) < n for of_row, n in zip(logits, rows.n_targets().tolist(), strict=True))
+    few = sum(len(row_logits) < n for row_logits, n in zip(logits, rows.n_targets().tolist(), strict=True))
     if few:
         remedy = f"Set model.max_length to at most {teacher.shape.max_length}, the teacher's"
         raise DataError(f"The teacher reads fewer words of {few:,} rows than the student", remedy=remedy)
     if config.unlabelled is not None:
         texts = unlabelled_texts(config.unlabelled, student.config, data)
         more = teacher_logits(teacher, texts, data.labels)
-        targets = [_predicted(text, of_row) for text, of_row in zip(texts, more, strict=True)]
+        targets = [_predicted(text, row_logits) for text, row_logits in zip(texts, more, strict=True)]
         rows = followed_by(rows, student.task.rows(tokenize_examples(texts, student.tokenizer), targets))
         logits += more
     return TaughtRows(rows, logits, config.temperature, config.teacher_weight)

@@ -173,8 +173,8 @@ def _label_facts(model: Model, data: Data, predictions: Sequence[RowPrediction])
     facts = {}
     for label in model.labels:
         share = counts[label] / n
-        of_train = trained[label] / max(sum(trained.values()), 1)
-        facts[label] = {"train": of_train, "predicted": share, "predicted_ci95": wilson(share, n)}
+        train_share = trained[label] / max(sum(trained.values()), 1)
+        facts[label] = {"train": train_share, "predicted": share, "predicted_ci95": wilson(share, n)}
     return facts
 
 

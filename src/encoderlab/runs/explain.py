@@ -8,12 +8,13 @@ several words do only together. The characters of each token come from the token
 from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import islice
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from encoderlab.batch import Batch, Prediction
 from encoderlab.config.commands import AttentionConfig, ExplainConfig
 from encoderlab.data.examples import Example, texts_of
 from encoderlab.data.token_store import TokenStore, repeated, tokenize_examples
@@ -74,8 +75,7 @@ def _importance(model: Model, example: Example, class_: int | None) -> Importanc
     # The logits of the text, and of the text without each word, or without a few of them.
     groups = np.array_split(np.arange(len(words)), min(max(len(words), 1), MOST_OCCLUSIONS))
     occluded = _occluded(model, store, words, groups)
-    read = lambda output, _: cast("Tensor", output.sequence_logits).float().cpu()  # noqa: E731
-    logits = torch.stack(model.outputs(occluded, read)).numpy()
+    logits = torch.stack(model.outputs(occluded, _logits)).numpy()
 
     # How much the log-odds of the class fall when a word is hidden. The log-odds log(p / (1 - p)) of one class of
     # several do not change if all logits grow equally, as its logit does. For one label of a set they are its logit; a
@@ -106,6 +106,12 @@ def _importance(model: Model, example: Example, class_: int | None) -> Importanc
     )
 
 
+def _logits(prediction: Prediction, batch: Batch) -> Tensor:  # noqa: ARG001
+    """Return the logits of each row of a batch: [rows, classes]."""
+    assert prediction.sequence_logits is not None
+    return prediction.sequence_logits.float().cpu()
+
+
 def _words_read(model: Model, example: Example, store: TokenStore, rows: ExampleRows) -> list[list[Span]]:
     """Return the words of an example that the model reads, each as the spans of its tokens that are read."""
     windows = rows.format.windows
@@ -114,8 +120,8 @@ def _words_read(model: Model, example: Example, store: TokenStore, rows: Example
         kept.append(len(store["second"].values))
     if windows is None:
         lengths = [np.array([n]) for n in kept]
-        of_first, of_second = rows.format.kept(lengths[0], lengths[1] if len(lengths) > 1 else None)
-        kept = [int(of_first[0])] if of_second is None else [int(of_first[0]), int(of_second[0])]
+        first, second = rows.format.kept(lengths[0], lengths[1] if len(lengths) > 1 else None)
+        kept = [int(first[0])] if second is None else [int(first[0]), int(second[0])]
     words: dict[tuple[int, int], list[Span]] = {}
     for number, text in enumerate(texts_of(example)):
         for position, (word, begin, end) in enumerate(model.tokenizer.spans(text)[: kept[number]]):

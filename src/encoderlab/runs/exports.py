@@ -136,8 +136,11 @@ def _truncate_and_pad(path: Path, model: Model) -> None:
 def _graph_fields(model: Model, whole: onnx.WholeModel) -> dict[str, Any]:
     """Return what config.json says to predict.py, and how the graph was checked."""
     task = model.task
-    of_texts = "texts" if task.heads.sequence_classes is not None else "nothing"
-    answers_for = of_texts if task.heads.token_classes is None else "words"
+    answers_for = "nothing"
+    if task.heads.token_classes is not None:
+        answers_for = "words"
+    elif task.heads.sequence_classes is not None:
+        answers_for = "texts"
     return {
         "task": model.name,
         "answers_for": answers_for,
@@ -200,8 +203,7 @@ def with_full_positions(model: Model, folder: Path) -> Model:
     if model.shape.positions is Positions.rotary:
         return model
     if not model.network.encoder.is_drawn:
-        whole = replace(model.shape, max_length=model.network.encoder.max_length)
-        return replace(model, config=replace(model.config, model=whole))
+        return model.with_shape(replace(model.shape, max_length=model.network.encoder.max_length))
     weights = dict(model.network.state_dict())
     length = max(model.shape.reach, USUAL)
     if model.shape.positions is Positions.learned:
@@ -213,8 +215,7 @@ def with_full_positions(model: Model, folder: Path) -> Model:
         missing = length - len(learned)
         weights[TABLE] = torch.cat([learned, learned[-1:].repeat(missing, 1)])
     shape = replace(model.shape, max_length=length)
-    network = network_of(shape, model.task, weights)
-    return replace(model, config=replace(model.config, model=shape), network=network)
+    return model.with_shape(shape, network_of(shape, model.task, weights))
 
 
 def _table_of_start(shape: ModelConfig, folder: Path) -> Tensor | None:

@@ -148,9 +148,9 @@ def has_learned(scores: SplitScores, weights: LabelWeights | None, progress: Pro
 
     Runs of 40 and 60 steps ended by patience while they still predicted one label for every row.
     """
-    of_frequencies = scores.loss_of_frequencies(None if weights is None else weights.double().cpu().numpy())
-    has_fallen = of_frequencies is None or scores.values["loss"] < FALLEN * of_frequencies
-    return has_fallen and progress.step > warmup * progress.of
+    frequency_loss = scores.loss_of_frequencies(None if weights is None else weights.double().cpu().numpy())
+    has_fallen = frequency_loss is None or scores.values["loss"] < FALLEN * frequency_loss
+    return has_fallen and progress.step > warmup * progress.total
 
 
 def stops_early(training: TrainingConfig, progress: Progress) -> bool:
@@ -181,9 +181,9 @@ def _keep_weights(model: Model, run: Run, state: TrainState) -> tuple[dict[str, 
     training = model.config.training
     progress = state.progress
     notes = []
-    if stops_early(training, progress) and progress.step < progress.of:
+    if stops_early(training, progress) and progress.step < progress.total:
         evaluations = f"{progress.without_better} evaluations without a better score"
-        notes.append(f"Stopped early at step {progress.step:,} of {progress.of:,}: {evaluations}")
+        notes.append(f"Stopped early at step {progress.step:,} of {progress.total:,}: {evaluations}")
     last = {"step": progress.step, "chosen_by": "last step", "chosen_on": None}
     if training.keep is not Keep.best or not progress.best_step:
         return last, notes
@@ -355,7 +355,7 @@ def dry_run(model: Model, rows: Mapping[str, Rows], micro_batches: MicroBatchCou
     if "validation" in rows:
         evaluations = -(-steps // (training.evaluate_every or per_epoch))
     scored = evaluations * len(rows.get("validation", ()))
-    scored += sum(len(of_split) for name, of_split in rows.items() if name != "train")
+    scored += sum(len(split_rows) for name, split_rows in rows.items() if name != "train")
     scoring = SCORING * scored * per_step / min(training.batch_size, n_rows)
     total = steps * per_step + scoring if budget is None else budget
 
@@ -368,7 +368,7 @@ def dry_run(model: Model, rows: Mapping[str, Rows], micro_batches: MicroBatchCou
         f"{command} {config.task.name}, seed {config.seed}": "dry run: only the cache is written",
         "Parameters": f"{network.n_parameters:,} ({parts}){f'; {frozen:,} frozen' if frozen else ''}",
         "Choices": "; ".join([*model.choices, str(micro_batches)]),
-        "Rows": ", ".join(f"{len(of_split):,} {name}" for name, of_split in rows.items()),
+        "Rows": ", ".join(f"{len(split_rows):,} {name}" for name, split_rows in rows.items()),
         "Steps": f"{'about ' if budget else ''}{steps:,}{within} of {training.batch_size} rows "
         f"({steps / per_epoch:,.2f} epochs of {per_epoch:,}), {evaluations:,} evaluation{'s' * (evaluations != 1)}",
     }

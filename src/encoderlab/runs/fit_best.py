@@ -93,7 +93,7 @@ def _keep_better(
     finetuned = cast("PredictionScores", model.evaluate(validation))
     seed = model.config.seed
     comparison = model.processes.broadcast_from_main(lambda: Comparison.of(alone, finetuned, name, seed))
-    kept = comparison.favours_head_alone(of_pairs=model.network.separates_pairs)
+    kept = comparison.favours_head_alone(pairs_are_separate=model.network.separates_pairs)
     if kept:
         model.network.load_state_dict(head_alone.weights)
         checkpoint = {"step": 0, "chosen_by": name, "chosen_on": "validation"}
@@ -129,8 +129,8 @@ def prepare_head_alone(
 def _can_be_fitted(model: Model) -> bool:
     """Return whether a logistic regression can be the head of a model that starts from an encoder."""
     reads_max = model.network.window_pooling == "max"  # of windows, which is not linear in what the head reads
-    of_classes = model.config.task.one_class_per_text
-    return of_classes and not reads_max and model.network.has_weights and model.config.starts_from is not None
+    has_classes = model.config.task.one_class_per_text
+    return has_classes and not reads_max and model.network.has_weights and model.config.starts_from is not None
 
 
 def fit_head_alone(model: Model, rows: Mapping[str, Rows], chosen: dict[str, Any] | None = None) -> HeadAlone:
@@ -174,7 +174,7 @@ class Comparison:
         interval = self.difference.interval
         return 0.0 if interval is None else (interval[1] - interval[0]) / (2 * WILSON_Z)
 
-    def favours_head_alone(self, *, of_pairs: bool) -> bool:
+    def favours_head_alone(self, *, pairs_are_separate: bool) -> bool:
         """Return whether the head alone is better by more than the standard error of the difference.
 
         Within that error the model is finetuned, which with few rows is mostly ahead
@@ -182,7 +182,7 @@ class Comparison:
         each label, finetuning starts at such a head and ended below it (accuracy on validation rows of QQP's sample
         0.612 and 0.655, of MNLI's 0.371 and 0.384).
         """
-        margin = -self.standard_error if of_pairs else self.standard_error
+        margin = -self.standard_error if pairs_are_separate else self.standard_error
         return self.difference.value > margin
 
     def recorded(self, *, kept: bool) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def _chosen_by_folds(
     name = model.task.main_score
     scores = [classification_scores(classes, side, model.labels, name, positive) for side in (alone, finetuned)]
     comparison = Comparison.of(scores[0], scores[1], name, config.seed)
-    kept = comparison.favours_head_alone(of_pairs=model.network.separates_pairs)
+    kept = comparison.favours_head_alone(pairs_are_separate=model.network.separates_pairs)
     note = comparison.note(f"in {folds} folds of {len(classes):,} training rows", kept=kept)
     print(f"{note}; {time.perf_counter() - started:.1f} s", file=sys.stderr)
     if not kept:
@@ -268,7 +268,7 @@ def _fold(
     held_out = PartOfRows(train, others)
     head_alone = _copy(model)
     set_linear_head(head_alone, fitted, tuned=True)
-    of_head = cast("PredictionScores", head_alone.evaluate(held_out)).predicted
+    by_head = cast("PredictionScores", head_alone.evaluate(held_out)).predicted
     finetuned = _copy(model)
     if starts_linear:
         set_linear_head(finetuned, fitted)
@@ -276,4 +276,4 @@ def _fold(
     for _ in state.steps.take(state.learner, state.horizon):
         stop_if_interrupted(model.processes)
     state.distributed.finish()
-    return of_head, cast("PredictionScores", finetuned.evaluate(held_out)).predicted
+    return by_head, cast("PredictionScores", finetuned.evaluate(held_out)).predicted

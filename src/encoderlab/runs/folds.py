@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,7 @@ def cross_validate(config: AnyRunConfig, command: str, processes: Processes, tra
         data, folded = _whole(requested)
     if is_dry:
         announce(f"{config.folds} folds take {config.folds} runs like this one, the first:")
-        first = replace(_of_fold(requested, 1, run_dir=None), dry_run=True)
+        first = _settings_of_fold(requested, 1, dry_run=True)
         return train(first, command, processes)
 
     training = requested.training
@@ -79,9 +80,11 @@ def _whole(config: RunConfig) -> tuple[Data, Folded]:
     return whole, data.folded
 
 
-def _of_fold(config: AnyRunConfig, number: int, run_dir: str | None) -> AnyRunConfig:
+def _settings_of_fold(config: AnyRunConfig, number: int, **further: Any) -> AnyRunConfig:
+    """Return the settings of one fold, of which nothing is resumed unless `further` settings say so."""
     dataset = replace(config.dataset, fold=f"{number}/{config.folds}")
-    return replace(config, folds=None, dataset=dataset, run_dir=run_dir, resume=None)
+    own = {"folds": None, "dataset": dataset, "run_dir": None, "resume": None}
+    return replace(config, **own | further)
 
 
 def _fold_run(
@@ -89,19 +92,19 @@ def _fold_run(
 ) -> Run:
     """Return the finished run of a fold; an interrupted one is resumed with its own settings."""
     stop_if_interrupted(processes)
-    of_fold = Run(run.fold(number))
-    finished = processes.broadcast_from_main(lambda: of_fold.finished)
-    announce("", f"fold {number} of {config.folds}{f' is finished: {of_fold.folder}' if finished else ''}")
+    fold_run = Run(run.fold(number))
+    finished = processes.broadcast_from_main(lambda: fold_run.finished)
+    announce("", f"fold {number} of {config.folds}{f' is finished: {fold_run.folder}' if finished else ''}")
     if finished:
-        return of_fold
-    settings = _of_fold(config, number, run_dir=str(of_fold.folder))
-    began = processes.broadcast_from_main(lambda: of_fold.config_file.is_file())
+        return fold_run
+    further: dict[str, Any] = {"run_dir": str(fold_run.folder)}
+    began = processes.broadcast_from_main(lambda: fold_run.config_file.is_file())
     if began:
         # Only the hardware may be another one; everything else is as the fold was started.
-        settings = replace(settings, resume=str(of_fold.folder), overrides=sorted(HARDWARE))
-    train(settings, command, processes)
+        further |= {"resume": str(fold_run.folder), "overrides": sorted(HARDWARE)}
+    train(_settings_of_fold(config, number, **further), command, processes)
     with processes.main_process_first():  # the others wait for its report
-        return of_fold
+        return fold_run
 
 
 def report_folds(run: Run, command: str, data: Data, folded: Folded, runs: Sequence[Run]) -> None:
@@ -109,12 +112,12 @@ def report_folds(run: Run, command: str, data: Data, folded: Folded, runs: Seque
     rows = folded.rows
     labels = data.labels
     finished = []
-    for of_fold in runs:
-        started = environment_of(of_fold)
-        finished.append(reports.Fold(of_fold.folder, of_fold.report, started["dataset"]["splits"]["train"]["rows"]))
+    for fold_run in runs:
+        started = environment_of(fold_run)
+        finished.append(reports.Fold(fold_run.folder, fold_run.report, started["dataset"]["splits"]["train"]["rows"]))
     report = reports.build_folds_report(finished, data.origin["unused_test_rows"] or 0)
     where = list(map(rows.where, range(len(rows))))
-    table = reports.out_of_fold_table([of_fold.predictions_file for of_fold in runs], folded.folds, where, labels)
+    table = reports.out_of_fold_table([fold_run.predictions_file for fold_run in runs], folded.folds, where, labels)
     if rows.target == "label" and SELECTED in table:
         drawn = np.asarray(table[SELECTED] == Reason.random.value)
         if FEW_RANDOM <= drawn.sum() < len(drawn):

@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -63,8 +62,7 @@ def frozen_vectors(
     unknown = share_unknown(box, train)
     if unknown > MOST_UNKNOWN:
         return f"{SHIPPED} does not know {unknown:.0%} of the tokens: it reads English"
-    box.network.to(compute.device)
-    encoder = replace(box, compute=compute)
+    encoder = box.on(compute)
     return lambda split: vectors_of_texts(encoder, list(split.of_texts()))
 
 
@@ -120,10 +118,10 @@ def _write_vectors(path: Path, model: Model, split: Split) -> None:
     vectors: np.memmap | None = None
     n_done = 0
     for some in inputs.in_chunks(split.of_texts(), len(split), "embedding"):
-        of_some = vectors_of_texts(model, cast("list[TextExample]", some))
+        some_vectors = vectors_of_texts(model, cast("list[TextExample]", some))
         if vectors is None:
-            vectors = open_memmap(path, "w+", np.float32, (len(split), of_some.shape[1]))
-        vectors[n_done : n_done + len(some)] = of_some
+            vectors = open_memmap(path, "w+", np.float32, (len(split), some_vectors.shape[1]))
+        vectors[n_done : n_done + len(some)] = some_vectors
         n_done += len(some)
     assert vectors is not None, "the split has texts"
     vectors.flush()

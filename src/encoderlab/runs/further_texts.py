@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -108,8 +108,7 @@ def further_texts(config: FinetuneConfig, start: Model, data: Data, compute: Com
         return found
 
     # The vectors of the encoder as pretrained.
-    start.network.to(compute.device)
-    encoder = replace(start, compute=compute)
+    encoder = start.on(compute)
     labelled = Labelled(np.asarray(cached_vectors(encoder, data.split("train"), config.cache)), classes)
     names = Labelled(labelled.vectors[:0], classes[:0])
     if config.train_on_names:
@@ -201,12 +200,12 @@ def _self_labelled(
         else:
             judgement = judged_by_folds(labelled, others, names, config.seed)
         rows, given = self_label(known, others)
-    of_these = f"{len(looked_at):,} unlabelled texts"
+    candidates = f"{len(looked_at):,} unlabelled texts"
     if len(looked_at) < len(texts):
-        of_these = f"{len(looked_at):,} of the {len(texts):,} unlabelled texts, evenly spaced,"
+        candidates = f"{len(looked_at):,} of the {len(texts):,} unlabelled texts, evenly spaced,"
     if not judgement.favours_own_labels:
-        return [], none, f"Of {of_these} none is trained on: a linear model's labels do not help ({judgement})"
-    note = f"Of {of_these} {len(rows):,} are trained on, as a linear model labelled them ({judgement})"
+        return [], none, f"Of {candidates} none is trained on: a linear model's labels do not help ({judgement})"
+    note = f"Of {candidates} {len(rows):,} are trained on, as a linear model labelled them ({judgement})"
     return [looked_at[row] for row in rows], given, note
 
 
@@ -299,10 +298,10 @@ def _surest(model: LogisticRegression, others: np.ndarray, n: float) -> tuple[np
     predicted = probabilities.argmax(1)
     rows = []
     for class_ in range(probabilities.shape[1]):
-        of_class = np.flatnonzero(predicted == class_)
-        n_of_class = max(round(n * len(of_class) / len(others)), 1)
-        order = np.argsort(-probabilities[of_class, class_], kind="stable")
-        rows.append(of_class[order[:n_of_class]])
+        members = np.flatnonzero(predicted == class_)
+        n_members = max(round(n * len(members) / len(others)), 1)
+        order = np.argsort(-probabilities[members, class_], kind="stable")
+        rows.append(members[order[:n_members]])
     together = np.sort(np.concatenate(rows))
     return together, model.classes_[predicted[together]]
 

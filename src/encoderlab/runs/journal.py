@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 class Progress:
     """How far a run has come, as its checkpoints keep it.
 
-    `step` is the last step taken, `of` how many, and `evaluated` the step of the last evaluation. The best evaluation
-    had `best_score` and `best_loss` at `best_step`; `without_better` counts those after the first one with this score,
-    from when something was learned (`has_learned`). The totals are of training only: `seconds`, `examples`, real
-    `tokens`, and tokens with padding.
+    `step` is the last step taken, `total` how many are expected, and `evaluated` the step of the last evaluation. The
+    best evaluation had `best_score` and `best_loss` at `best_step`; `without_better` counts those after the first one
+    with this score, from when something was learned (`has_learned`). The counts are of training only: `seconds`,
+    `examples`, real `tokens`, and tokens with padding.
     """
 
     step: int = 0
-    of: int = 0
+    total: int = 0
     evaluated: int = 0
     best_score: float = -math.inf
     best_loss: float = math.inf
@@ -49,7 +49,7 @@ class Progress:
     def count(self, step: Step) -> None:
         """Add a step that was taken."""
         self.step = step.number
-        self.of = step.expected_total
+        self.total = step.expected_total
         self.examples += step.totals.examples
         self.tokens += step.totals.tokens
         self.padded_tokens += step.totals.padded_tokens
@@ -145,9 +145,9 @@ class Journal:
         self._write("evaluation", split=split, seconds=round(progress.seconds, 4), **scores.values)
         self._shown[score] = f"{scores.values[score]:.4f}"
         numbers = f"{score} {scores.values[score]:.4f}, loss {scores.values['loss']:.4f}"
-        left = progress.seconds / progress.step * (progress.of - progress.step)
+        left = progress.seconds / progress.step * (progress.total - progress.step)
         ending = f"; about {in_words(left)} left" if left else ""
-        tqdm.write(f"step {progress.step:,} of {progress.of:,}: {split} {numbers}{ending}", file=sys.stderr)
+        tqdm.write(f"step {progress.step:,} of {progress.total:,}: {split} {numbers}{ending}", file=sys.stderr)
 
     def throughput(self) -> dict[str, float]:
         """Return the speed of training in real tokens and examples, the share of padding, and the seconds."""

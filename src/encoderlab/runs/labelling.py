@@ -91,11 +91,11 @@ class Labelling:
         """Return how many rows have each label: those of the setting first, then the file's, then typed ones."""
         counts = Counter(self.label_of.values())
         typed = [answer.label for answer in self.journal.answers.values() if answer.label is not None]
-        of_rows = [*self.pool.labels, *typed]
+        known = [*self.pool.labels, *typed]
         if self.config.several:
             counts = Counter(name for label in self.label_of.values() for name in names_in(label))
-            of_rows = [name for label in of_rows for name in names_in(label)]
-        names = dict.fromkeys([*map(str.strip, self.config.labels), *of_rows])
+            known = [name for label in known for name in names_in(label)]
+        names = dict.fromkeys([*map(str.strip, self.config.labels), *known])
         return {name: counts[name] for name in names}
 
     def show(self, window: str) -> int | None:

@@ -97,6 +97,16 @@ class Model:
         is_open = self.compute is not UNASSIGNED
         return _reopened, (self.config, self.task, network, self.provenance, self.pooler, self.novelty, is_open)
 
+    def on(self, compute: Compute, processes: Processes = SINGLE_PROCESS) -> Model:
+        """Return the model where `compute` says, with its network moved there; the `processes` share its scoring."""
+        self.network.to(compute.device)
+        return replace(self, compute=compute, processes=processes)
+
+    def with_shape(self, shape: ModelConfig, network: EncoderWithHeads | None = None) -> Model:
+        """Return the model with another shape in its settings, and the `network` that has it (None: its own does)."""
+        config = replace(self.config, model=shape)
+        return replace(self, config=config, network=self.network if network is None else network)
+
     @property
     def shape(self) -> ModelConfig:
         """Return the encoder's settings in full."""
@@ -254,8 +264,8 @@ class Model:
         vectors = prediction.sequence_vectors
         if self.novelty is None or vectors is None:
             return predictions
-        of_rows = self.novelty.of(vectors.float().cpu().numpy())
-        return [replace(one, novelty=novelty) for one, novelty in zip(predictions, of_rows.tolist(), strict=True)]
+        novelties = self.novelty.of(vectors.float().cpu().numpy())
+        return [replace(one, novelty=novelty) for one, novelty in zip(predictions, novelties.tolist(), strict=True)]
 
     def outputs(self, rows: ExampleRows, read: Callable[[Prediction, Batch], Iterable[Output]]) -> list[Output]:
         """Return what `read` makes of the network's output for each row: an item for each row of a batch."""
@@ -267,8 +277,8 @@ class Model:
                 return read(prediction, batch)
 
         outputs: dict[int, Output] = {}
-        for batch, of_rows in predict_batches(self.scoring_batches(rows), predict, self.compute):
-            outputs.update(zip(batch.rows.tolist(), of_rows, strict=True))
+        for batch, answers in predict_batches(self.scoring_batches(rows), predict, self.compute):
+            outputs.update(zip(batch.rows.tolist(), answers, strict=True))
         return [outputs[row] for row in range(len(rows))]
 
     def vectors(
@@ -282,8 +292,8 @@ class Model:
             pooling = self.vector_pooling
         encode = partial(self._vectors_of_batch, pooling=pooling, normalize=normalize)
         vectors = np.empty((len(rows), self.shape.d_model), np.float32)
-        for batch, of_rows in predict_batches(self.scoring_batches(rows), encode, self.compute):
-            vectors[batch.rows.cpu().numpy()] = of_rows
+        for batch, encoded in predict_batches(self.scoring_batches(rows), encode, self.compute):
+            vectors[batch.rows.cpu().numpy()] = encoded
         return vectors
 
     @torch.inference_mode()

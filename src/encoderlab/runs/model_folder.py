@@ -215,8 +215,7 @@ def open_model(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS, *, or_
     compute = set_up_compute(
         device, precision, run.threads, width=model.shape.d_model, setting="device", processes=processes
     )
-    model.network.to(compute.device)
-    return replace(model, compute=compute, processes=processes)
+    return model.on(compute, processes)
 
 
 def read_model(folder: Path, *, or_graph: bool = False) -> Model:
@@ -275,9 +274,9 @@ def _settings_of(folder: Path, content: dict[str, Any]) -> RunConfig:
         kind = SAVED_SCHEMAS["model", shape.pop("schema")]
         return _without_run(folder, EncodingConfig(name=encoder["name"]), settings_from_dict(shape, kind))
     settings = content["encoderlab"]
-    of_run = folder.parent / "config.yaml"
-    if folder.name == MODEL and of_run.is_file():  # it knows the folder of the rows
-        settings |= {"dataset": yaml.safe_load(of_run.read_text(encoding="utf-8"))["dataset"]}
+    run_settings = folder.parent / "config.yaml"
+    if folder.name == MODEL and run_settings.is_file():  # it knows the folder of the rows
+        settings |= {"dataset": yaml.safe_load(run_settings.read_text(encoding="utf-8"))["dataset"]}
     return settings_from_dict(settings, RunConfig)
 
 

@@ -99,11 +99,9 @@ def load_pretrained(init_from: str, setting: str = "init_from") -> Model:
     """
     folder = encoder_folder(init_from, setting)
     start = read_model(folder)
-    shape = encoder_shape(start.config)
-    pooler = start.pooler
     if start.config.task.of_encoder_alone and sentence_pooling(folder) is not None:
-        pooler = {}  # it is untrained
-    return replace(start, config=replace(start.config, model=shape), pooler=pooler)
+        start.pooler = {}  # it is untrained
+    return start.with_shape(encoder_shape(start.config))
 
 
 def shape_for(task: TaskConfig, start: Model | None) -> ModelConfig | None:

@@ -22,7 +22,6 @@ from omegaconf import OmegaConf
 
 from encoderlab.config import TRAINING_COMMANDS
 from encoderlab.config.commands import CommandConfig, RunConfig
-from encoderlab.config.composing import composed, parse_command_line
 from encoderlab.config.schemas import GROUPS, SCHEMAS, open_settings, settings_to_dict
 from encoderlab.data.data import Data
 from encoderlab.data.dataset import DatasetConfig
@@ -212,6 +211,8 @@ def run_facts(run: Run, command: str) -> dict[str, Any]:
 
 def _unlike_own(settings: Mapping[str, Any], command: str) -> dict[str, Any]:
     """Return the settings that differ from the command's own, and of other kinds of groups from their defaults."""
+    from encoderlab.config.composing import composed, parse_command_line
+
     composes = command in TRAINING_COMMANDS  # the others need a run
     own = dict(flat_settings(settings_to_dict(composed(parse_command_line(command, []))))) if composes else {}
     for group in GROUPS:

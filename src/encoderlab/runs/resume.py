@@ -225,7 +225,7 @@ def _refuse_changes(run: Run, settings: Mapping[str, Any], changed: Mapping[str,
 
 def _apply(recorded: AnyRunConfig, changed: Mapping[str, Any], config: AnyRunConfig, run: Run) -> AnyRunConfig:
     """Return the `recorded` settings of a run with the changed ones, and with what `config` says of this start."""
-    merged = settings_to_dict(replace(recorded, cache_dir=config.cache_dir))
+    merged: dict[str, Any] = settings_to_dict(recorded) | {"cache_dir": config.cache_dir}
     for key, value in changed.items():
         group, _, name = key.rpartition(".")
         (merged[group] if group else merged)[name] = value

@@ -186,8 +186,8 @@ class Run:
     def worth_resuming(self) -> bool:
         """Return whether a step has been taken that a resumed run need not take again."""
         own = self.checkpoints_folder.glob("step-*")
-        of_folds = self.folder.glob(f"fold-*/{self.checkpoints_folder.name}/step-*")
-        return any(path.name != "step-0" for path in (*own, *of_folds))
+        in_folds = self.folder.glob(f"fold-*/{self.checkpoints_folder.name}/step-*")
+        return any(path.name != "step-0" for path in (*own, *in_folds))
 
     @contextmanager
     def _locked(self, command: str) -> Iterator[None]:

@@ -49,18 +49,18 @@ def score(model: Model, rows: Mapping[str, Rows]) -> tuple[Model, dict[str, Spli
     task = model.task.fitted_on(held_out)
     model = replace(model, task=task, config=replace(model.config, task=task.config))
 
-    for name, of_split in rows.items():
+    for name, split_rows in rows.items():
         if name not in ("train", "validation"):
-            scores[name] = model.evaluate(of_split)
+            scores[name] = model.evaluate(split_rows)
     return model, scores if temperature is None else _with_temperature(scores, temperature)
 
 
 def _with_temperature(scores: Mapping[str, SplitScores], temperature: float) -> dict[str, SplitScores]:
     """Return the scores of classes with a record of the temperature by which their logits were divided."""
     divided = {}
-    for name, of_split in scores.items():
-        assert isinstance(of_split, ClassificationScores)
-        divided[name] = replace(of_split, temperature=temperature)
+    for name, split_scores in scores.items():
+        assert isinstance(split_scores, ClassificationScores)
+        divided[name] = replace(split_scores, temperature=temperature)
     return divided
 
 
@@ -112,8 +112,8 @@ def _of_every_class(order: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """Return the first LEAST_OF_CLASS rows of each class in this order, then others up to NOVELTY_ROWS; ascending."""
     import pandas as pd
 
-    of_rows: Any = pd.Series(classes[order])
-    is_early = of_rows.groupby(of_rows).cumcount().to_numpy() < LEAST_OF_CLASS
+    ordered: Any = pd.Series(classes[order])
+    is_early = ordered.groupby(ordered).cumcount().to_numpy() < LEAST_OF_CLASS
     drawn = np.concatenate([order[is_early], order[~is_early]])
     return np.sort(drawn[: max(NOVELTY_ROWS, int(is_early.sum()))])
 
