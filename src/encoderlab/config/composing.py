@@ -108,11 +108,11 @@ def parse_command_line(command: str, arguments: Sequence[str]) -> CommandLine:
             overrides.append("task=classification")  # the default task, on own data, would be this one by another name
 
         # The settings of a sweep are ours, and no part of a job's config.
-        of_sweep = [override for override in overrides if override.partition("=")[0] in names_of(SweepConfig)]
-        if of_sweep and not options.multirun:
-            raise SettingError(f"{of_sweep[0]} needs several runs", remedy="Add -m to start them")
-        sweep = _sweep_settings(of_sweep) if options.multirun else None
-        overrides = [override for override in overrides if override not in of_sweep]
+        sweep_overrides = [override for override in overrides if override.partition("=")[0] in names_of(SweepConfig)]
+        if sweep_overrides and not options.multirun:
+            raise SettingError(f"{sweep_overrides[0]} needs several runs", remedy="Add -m to start them")
+        sweep = _sweep_settings(sweep_overrides) if options.multirun else None
+        overrides = [override for override in overrides if override not in sweep_overrides]
 
         # What Hydra would misread or accept in silence is refused before it sees the line.
         line = CommandLine(command, overrides, flags, options.config_dir, options.cfg is not None, sweep)

@@ -213,8 +213,8 @@ def unknown_setting(key: str, known: list[str]) -> SettingError:
         where = f"another {group} (encoderlab list {group})" if group in owners else f"{group}={' or '.join(owners)}"
         return SettingError(f"{key} is not a setting of the chosen {group}", remedy=f"It belongs to {where}")
     beside = [f"{group}.{setting}" if group in GROUPS else setting for setting in known]
-    of_groups = [f"{owner}.{setting}" for (owner, _), schema in SCHEMAS.items() for setting in names_of(schema)]
-    elsewhere = [full for full in of_groups if group or full.partition(".")[0] in known]
+    group_settings = [f"{owner}.{setting}" for (owner, _), schema in SCHEMAS.items() for setting in names_of(schema)]
+    elsewhere = [full for full in group_settings if group or full.partition(".")[0] in known]
     choices = [*beside, *elsewhere]
     name = ALIASES.get(name, name)
     same_name = [full for full in choices if full.rpartition(".")[2] == name]

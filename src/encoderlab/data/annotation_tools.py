@@ -215,7 +215,7 @@ def _unpacked(value: Any) -> Any:
 
 def _is_argilla(record: Mapping[str, Any]) -> bool:
     answers = (record.get("responses"), record.get("suggestions"))
-    return isinstance(record.get("fields"), dict) and any(isinstance(of_kind, dict | list) for of_kind in answers)
+    return isinstance(record.get("fields"), dict) and any(isinstance(kind, dict | list) for kind in answers)
 
 
 def _argilla_texts(records: Iterable[Record], counts: Counter[str]) -> Iterator[AnnotatedText]:

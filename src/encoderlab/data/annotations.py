@@ -94,36 +94,36 @@ class _Table:
     """The columns of an export: those of its texts, and one for each question, of which some are answered by spans."""
 
     def __init__(self, texts: Iterable[AnnotatedText], columns: Columns) -> None:
-        self.of_texts: dict[str, None] = {}
+        self.text_columns: dict[str, None] = {}
         questions: dict[str, None] = {}
-        self.of_spans: set[str] = set()
+        self.span_questions: set[str] = set()
         for text in texts:
-            self.of_texts |= dict.fromkeys(text.columns)
+            self.text_columns |= dict.fromkeys(text.columns)
             questions |= dict.fromkeys(text.answers)
-            self.of_spans |= {name for name, answers in text.answers.items() if any(map(spans_of, answers))}
+            self.span_questions |= {name for name, answers in text.answers.items() if any(map(spans_of, answers))}
         self.is_for_training = columns.setting.startswith("dataset.")
         self.column_of = {name: name for name in questions}
         if len(questions) == 1 and columns.label not in questions:
             only = next(iter(questions))
-            usual = SPANS if only in self.of_spans and not self.is_for_training else LABEL
-            self.column_of[only] = only if usual in self.of_texts else usual
+            usual = SPANS if only in self.span_questions and not self.is_for_training else LABEL
+            self.column_of[only] = only if usual in self.text_columns else usual
 
     def row(self, text: AnnotatedText, columns: Columns, where: str, counts: Counter[str]) -> dict[str, Any] | None:
         """Return the columns of a text; None if it is left out."""
         if text.is_left_out and self.is_for_training:
             return None
-        row = dict.fromkeys(self.of_texts) | text.columns
+        row = dict.fromkeys(self.text_columns) | text.columns
         for question, column in self.column_of.items():
             answer = next(iter(text.answers.get(question, [])), None)
             if column != columns.label:
                 row[column] = _as_cell(answer)
                 continue
-            if answer is None and (question in self.of_spans or columns.target == "label_set"):
+            if answer is None and (question in self.span_questions or columns.target == "label_set"):
                 counts["unanswered"] += 1  # an empty list would say that nothing applies
                 return None
             name = columns.parts[0]
             content = row.get(name)
-            if question in self.of_spans and isinstance(content, str):
+            if question in self.span_questions and isinstance(content, str):
                 row[name], row[column] = tagged(content, spans_of(answer) or [], text.words, counts)
             else:
                 row[column] = label_of(answer, columns, where)
@@ -209,7 +209,7 @@ def _agreed(answers: Sequence[Any], counts: Counter[str]) -> list[Any]:
 def _say_as_what(path: Path, tool: Tool, table: _Table, counts: Counter[str]) -> None:
     """Say what a file was read as, and which answers are left out."""
     article = "an" if tool.name[0] in "AEIOU" else "a"
-    names = [*table.of_texts, *table.column_of.values()]
+    names = [*table.text_columns, *table.column_of.values()]
     say_once(f"{path}: read as {article} {tool.name} export: {listed(names, 8)}")
     _say_counts(path, counts, ("rejected", "ignored", "suggested", "not", "disagreements"))
 

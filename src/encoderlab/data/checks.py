@@ -180,5 +180,5 @@ def _indicated(columns: dict[str, pa.Array], where: Where) -> pa.Array:
             raise DataError(f"{where(row)} has neither 0 nor 1 in column {name!r}: {cells[row].as_py()[:60]!r}")
         marks.append(yes)
     names = np.array(list(columns))
-    labels = [names[of_row].tolist() for of_row in np.stack(marks, axis=1)]
+    labels = [names[row_marks].tolist() for row_marks in np.stack(marks, axis=1)]
     return pa.array(labels, pa.list_(pa.string()))

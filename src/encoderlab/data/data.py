@@ -111,12 +111,12 @@ class Data:
 
     def description(self) -> dict[str, Any]:
         """Return what environment.json records about the data."""
-        splits = {name: asdict(of_split) for name, of_split in self.survey.items()}
+        splits = {name: asdict(split_survey) for name, split_survey in self.survey.items()}
         return {"origin": self.origin, "labels": self.labels, "splits": splits}
 
     def fingerprints(self) -> dict[str, str]:
         """Return a fingerprint of each split's rows."""
-        return {name: of_split.fingerprint for name, of_split in self.survey.items()}
+        return {name: split_survey.fingerprint for name, split_survey in self.survey.items()}
 
     def scored_splits(self) -> list[str]:
         """Return the splits a report scores: additional ones, validation and test, if they have labels; the main one

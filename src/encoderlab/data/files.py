@@ -114,7 +114,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
         from encoderlab.data.columns import MissingColumnError
         from encoderlab.data.labels import labelled_rows
 
-        files = self._files(cache_dir, of_labels=True)
+        files = self._files(cache_dir, labelled=True)
 
         def read_with(decided: dict[str, str]) -> tuple[FilesDataset, dict[str, RawRows]]:
             dataset = replace(self, **decided)
@@ -234,11 +234,11 @@ class FilesDataset(ColumnDataset, StreamSettings):
         guesses: dict[str, str] = {}
         if lacks_text:
             named = (self.text_pair, self.label)
-            texts = {name: of_column for name, of_column in cells.items() if name not in named}
+            texts = {name: values for name, values in cells.items() if name not in named}
             guesses["text"] = guess_text(texts, where)
         if lacks_label:
             read = (*guesses.values(), *columns.texts())
-            labels = {name: of_column for name, of_column in cells.items() if name not in read}
+            labels = {name: values for name, values in cells.items() if name not in read}
             guesses["label"] = guess_label(labels, target, where)
         return guesses
 
@@ -265,7 +265,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
         """Return each row as a document; with `streaming`, the run reads them during training."""
         if not self.streaming:
             return super().read_documents(cache_dir)
-        files = self._files(cache_dir, of_labels=False)
+        files = self._files(cache_dir, labelled=False)
         fractions = {name: share for name, share in self.held_out.items() if name not in files}
         streamed: dict[str, Documents] = {}
         for name, paths in files.items():
@@ -291,7 +291,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
     def read_document_rows(self, cache_dir: Path) -> Data:
         """Return all splits with a document in each row: .txt files hold documents, not a text per line."""
-        files = self._files(cache_dir, of_labels=False)
+        files = self._files(cache_dir, labelled=False)
         others = self.group is not None
         rows = self._rows_of(files, self._document_columns(others=others), cache_dir)
         if len(rows["train"].table) == 1 and format_of(files["train"][0], self.format) is Format.txt:
@@ -313,10 +313,10 @@ class FilesDataset(ColumnDataset, StreamSettings):
             documents=not one_per_line,
         )
 
-    def _files(self, cache_dir: Path, *, of_labels: bool) -> dict[str, list[Path]]:
+    def _files(self, cache_dir: Path, *, labelled: bool) -> dict[str, list[Path]]:
         """Return the files of each split; for documents, those within folders.
 
-        A folder may have a sub-folder for each split, with one for each label if the files are `of_labels`.
+        A folder may have a sub-folder for each split, with one for each label if the files are `labelled`.
         """
         if self.path is None:
             named = [name for name in MAIN_SPLITS if getattr(self, name) is not None]
@@ -328,14 +328,14 @@ class FilesDataset(ColumnDataset, StreamSettings):
             saved = saved_splits(folder) if folder.is_dir() else []
             if saved:
                 files = _files_of_saved(folder, saved)
-            elif train.is_dir() and (not of_labels or any(entry.is_dir() for entry in train.iterdir())):
+            elif train.is_dir() and (not labelled or any(entry.is_dir() for entry in train.iterdir())):
                 names = {entry.name for entry in folder.iterdir() if not entry.name.startswith(".")}
                 others = sorted(names - {*MAIN_SPLITS})
                 if others:
                     problem = f"{folder / others[0]} is next to the training split"
                     raise DataError(problem, allowed=", ".join(MAIN_SPLITS))
                 files = {name: [folder / name] for name in MAIN_SPLITS if name in names}
-        if of_labels:
+        if labelled:
             return files
 
         # Documents are the .txt files within folders, however deep.

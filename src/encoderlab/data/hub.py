@@ -68,7 +68,10 @@ class HubDataset(ColumnDataset):
         columns = self.columns(target)
         further = {name: name for name in self.further_splits or ()}
         names = {"train": self.train_split, "validation": self.validation_split, "test": self.test_split, **further}
-        rows = {name: self._rows(whole, name, of_hub, columns) for name, of_hub in names.items() if of_hub is not None}
+        rows = {}
+        for name, hub_name in names.items():
+            if hub_name is not None:
+                rows[name] = self._rows(whole, name, hub_name, columns)
         class_names = None
         if columns.label is not None:
             feature = whole[self.train_split].features[columns.label]  # a ClassLabel has names, or a list of them

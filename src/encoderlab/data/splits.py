@@ -87,8 +87,8 @@ def _drawn(groups: np.ndarray, labels: np.ndarray, fraction: float, generator: n
     held_out = np.zeros(len(sizes), bool)
     next_ones: list[tuple[float, float, int]] = []
     budget = fraction * len(labels)
-    values, of_label, n_groups = np.unique(label_of_group, return_inverse=True, return_counts=True)
-    quotas = budget * np.bincount(of_label, weights=sizes) / len(labels)
+    values, label_places, n_groups = np.unique(label_of_group, return_inverse=True, return_counts=True)
+    quotas = budget * np.bincount(label_places, weights=sizes) / len(labels)
     # A label too rare for a row still gets one, as long as such labels get no more than a quarter.
     rare = (quotas < 1) & (n_groups > 1)
     if 4 * rare.sum() <= budget and not rare.all():
@@ -154,11 +154,11 @@ def assign_folds(
     values, counts = np.unique(label_of_group, return_counts=True)
     for label in values[np.argsort(counts, kind="stable")].tolist():  # rarest first
         members = generator.permutation(np.flatnonzero(label_of_group == label))
-        of_label = [0] * folds
+        label_rows = [0] * folds
         for group in members[np.argsort(-sizes[members], kind="stable")].tolist():  # largest first
-            fold = min(range(folds), key=lambda number: (of_label[number], totals[number]))  # noqa: B023
+            fold = min(range(folds), key=lambda number: (label_rows[number], totals[number]))  # noqa: B023
             fold_of_group[group] = fold
-            of_label[fold] += int(sizes[group])
+            label_rows[fold] += int(sizes[group])
             totals[fold] += int(sizes[group])
     assigned = fold_of_group[groups] + 1
     if hashes.target == "label":

@@ -265,13 +265,13 @@ def _block_of_words(examples: Sequence[WordsExample], tokenizer: Tokenizer) -> B
     encoded = tokenizer.encode_words([example.words for example in examples])
     ids: list[int] = []
     starts: list[int] = []
-    for of_row, word_of in encoded:
-        ids += of_row
+    for row_ids, word_of in encoded:
+        ids += row_ids
         for position, word in enumerate(word_of):
             is_first = position == 0 or word_of[position - 1] != word
             if is_first:
                 starts.append(position)
-    n_tokens = np.array([len(of_row) for of_row, _ in encoded], np.int64)
+    n_tokens = np.array([len(row_ids) for row_ids, _ in encoded], np.int64)
     n_words = np.array([len(example.words) for example in examples], np.int64)
     assert len(starts) == n_words.sum(), "every word has a token"
     id_dtype = id_type(tokenizer.vocabulary_size)

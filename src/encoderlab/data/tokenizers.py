@@ -217,8 +217,8 @@ def _pair_separators(backend: tokenizers.Tokenizer, cls_id: int, sep_id: int) ->
     """
     with _explained([]):
         together = backend.encode("", "", add_special_tokens=True).ids
-    of_template = [id_ for id_ in together if id_ in (cls_id, sep_id)]
-    return 2 if of_template == [cls_id, sep_id, sep_id, sep_id] else 1
+    template_ids = [id_ for id_ in together if id_ in (cls_id, sep_id)]
+    return 2 if template_ids == [cls_id, sep_id, sep_id, sep_id] else 1
 
 
 def open_backend(path: Path) -> tokenizers.Tokenizer:

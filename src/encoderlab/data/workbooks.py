@@ -38,7 +38,7 @@ def sheet_of(path: Path, sheet: str | None, columns: Columns) -> str:
             raise DataError(f"{path} has no sheet {sheet!r}", allowed=quoted(sheets), remedy=remedy)
         if sheet is not None or len(sheets) == 1:
             return sheet or next(iter(sheets))
-        headers = {title: _header(of_title) for title, of_title in sheets.items() if is_visible(of_title)}
+        headers = {title: _header(table) for title, table in sheets.items() if is_visible(table)}
     needed = {*columns.by_setting().values()}
     named = f" with the columns {listed(sorted(needed))}" if needed else ""
     with_columns = [title for title, header in headers.items() if needed <= {*header}]
@@ -49,8 +49,8 @@ def sheet_of(path: Path, sheet: str | None, columns: Columns) -> str:
         problem = f"{path} has several sheets{named}"
         raise DataError(problem, allowed=quoted(with_columns), remedy=remedy)
     problem = f"{path} has no sheet{named}"
-    of_sheets = (f"{title!r} ({listed(filter(None, header)) or 'empty'})" for title, header in headers.items())
-    raise MissingColumnError(problem, allowed=f"sheets {listed(of_sheets)}", remedy=f"{remedy}, or name its columns")
+    shown = listed(f"{title!r} ({listed(filter(None, header)) or 'empty'})" for title, header in headers.items())
+    raise MissingColumnError(problem, allowed=f"sheets {shown}", remedy=f"{remedy}, or name its columns")
 
 
 def sheet_names(path: Path) -> list[str]:

@@ -124,7 +124,11 @@ def labels_of(folder: Path, fields: dict[str, Any], heads: HeadSizes, pair_head:
     if classes is None:
         return []
     is_number = heads.sequence_target == "number"
-    needed = len(PAIR_LABELS) if pair_head else 1 if is_number else None
+    needed = None
+    if pair_head:
+        needed = len(PAIR_LABELS)
+    elif is_number:
+        needed = 1
     if (classes < 2) if needed is None else (classes != needed):
         raise DataError(f"{folder} has a head with {classes} outputs", allowed=str(needed or "two or more"))
     if needed is not None:

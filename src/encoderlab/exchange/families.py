@@ -240,7 +240,8 @@ class FamilyFormat:
 
     def their_names(self, ours: Iterable[str], heads: HeadSizes, *, pair_head: bool = False) -> dict[str, str]:
         """Return the family's name of each of our weights, which must have one."""
-        table, names = self.names_of(heads, pair_head=pair_head), dict[str, str]()
+        table = self.names_of(heads, pair_head=pair_head)
+        names: dict[str, str] = {}
         for name in ours:
             part, _, kind = name.rpartition(".")
             number = re.search(r"\.(\d+)\.", part + ".")
@@ -286,7 +287,8 @@ class FamilyFormat:
 
     def _add_segment(self, weights: Weights) -> None:
         """Add the vector of the only segment to that of each position, as the sum of the embeddings does."""
-        positions, segments = weights.get(self._positions), weights.pop(self._segments, None)
+        positions = weights.get(self._positions)
+        segments = weights.pop(self._segments, None)
         if positions is not None and segments is not None and positions.shape[1:] == segments.shape[1:]:
             weights[self._positions] = positions.float() + segments[:1].float()
 

@@ -63,11 +63,11 @@ def heads_of(fields: dict[str, Any], family: FamilyFormat, stored: Mapping[str, 
     if names["sequence_head"] == names["token_head"]:
         named = str(fields.get("architectures"))
         poolers = {f"{names.get('pool.dense')}.weight", f"{family.body}.{family.pooler}.weight"}
-        of_sequences = "ForSequenceClassification" in named or bool(poolers & stored.keys())
-        of_tokens = "ForTokenClassification" in named or not of_sequences
+        classifies_sequences = "ForSequenceClassification" in named or bool(poolers & stored.keys())
+        classifies_tokens = "ForTokenClassification" in named or not classifies_sequences
     else:
-        of_tokens = heads[0] == f"{names['token_head']}.weight"
-    if of_tokens and not pair_head:
+        classifies_tokens = heads[0] == f"{names['token_head']}.weight"
+    if classifies_tokens and not pair_head:
         return HeadSizes(token_classes=classes), False
     target = "label" if pair_head else target_of(fields, classes)
     return HeadSizes(sequence_classes=classes, vocabulary=vocabulary, sequence_target=target), pair_head
@@ -220,7 +220,7 @@ def _normal_weights(
 def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: FamilyFormat, pad_id: int) -> None:
     """Raise SettingError with every setting that the family has no equivalent of, and what to choose instead."""
     classes = heads.sequence_classes
-    of_pairs = heads.vocabulary and classes is not None
+    reads_pairs = heads.vocabulary and classes is not None
     distilbert = family is DISTILBERT
     head_width = config.head_width
     activation = config.activation.value
@@ -230,7 +230,7 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: Family
     poolings = {family.pooling}
     if modern:
         poolings |= {Pooling.cls, Pooling.mean}
-    if family is ELECTRA or of_pairs:
+    if family is ELECTRA or reads_pairs:
         poolings.add(Pooling.cls)
     has_segments = config.segments > 0 and "segment" not in family.embeddings
     width = config.embedding_width
@@ -240,11 +240,7 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: Family
     gated = config.activation not in ACTIVATIONS.values()
     checks = [
         (rotates and not modern, "positions=rotary", f"positions={learned.value}"),
-        *(
-            (getattr(config, name) != value, f"{name}={_typed(getattr(config, name))}", f"{name}={_typed(value)}")
-            for name, value in family.fixed.items()
-            if name != "bias"
-        ),
+        *_differing_from_fixed(config, family),
         (gated and not modern, f"activation={activation}", "activation=gelu"),
         (width != config.d_model and not projects, f"d_embedding={width}", "d_embedding=null"),
         (head_width * config.n_heads != config.d_model, f"d_head={head_width}", "d_head=null"),
@@ -255,7 +251,7 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: Family
             f"pooling={config.pooling.value}",
             f"pooling={family.pooling.value}",
         ),
-        (distilbert and of_pairs, "pooling=relu_pooler in pretraining on pairs", bert),
+        (distilbert and reads_pairs, "pooling=relu_pooler in pretraining on pairs", bert),
         (distilbert and has_segments, f"segments={config.segments}", bert),
         (distilbert and config.norm_epsilon != DISTILBERT_EPSILON, f"norm_epsilon={config.norm_epsilon:g}", bert),
     ]
@@ -263,7 +259,7 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: Family
         as_bert = "family=null (which makes it a BERT)"
         checks += [
             (has_segments, f"segments={config.segments}", as_bert),
-            (of_pairs, "pretraining on pairs", as_bert),
+            (reads_pairs, "pretraining on pairs", as_bert),
         ]
     pad_ids = family.requires.get("pad_token_id")
     if pad_ids is not None and pad_id not in pad_ids:
@@ -277,6 +273,16 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: Family
             f"{family.prefix.replace('Bert', 'BERT')} in transformers has no equivalent of {', '.join(lacking)}",
             remedy=f"Use format=onnx, or train with {', '.join(dict.fromkeys(lacking.values()))}",
         )
+
+
+def _differing_from_fixed(config: ModelConfig, family: FamilyFormat) -> list[tuple[bool, str, str]]:
+    """Return for each setting that the family fixes, but biases, whether ours is another one, and both as typed."""
+    checks = []
+    for name, value in family.fixed.items():
+        own = getattr(config, name)
+        if name != "bias":
+            checks.append((own != value, f"{name}={_typed(own)}", f"{name}={_typed(value)}"))
+    return checks
 
 
 def _typed(value: Any) -> str:

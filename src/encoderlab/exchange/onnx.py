@@ -187,7 +187,7 @@ class GraphModel(nn.Module):
     def __init__(self, path: Path, shape: EncoderWithHeads) -> None:
         super().__init__()
         self.n_parameters = shape.n_parameters
-        self.of_tokens = shape.token_head is not None
+        self.labels_tokens = shape.token_head is not None
         self.window_pooling: WindowPooling | None = shape.window_pooling
         self.session = lru_cache(maxsize=4)(lambda threads: _session(path, threads))
         self.inputs = [one.name for one in self.session(torch.get_num_threads()).get_inputs()]
@@ -195,7 +195,7 @@ class GraphModel(nn.Module):
     def forward(self, batch: Batch) -> Prediction:
         """Return logits for each row, or for each target position; see `EncoderWithHeads.forward`."""
         pieces = [self._logits(*piece) for piece in _pieces(batch)]
-        if self.of_tokens:
+        if self.labels_tokens:
             length = batch.input_ids.shape[1]
             padded = [nn.functional.pad(logits, (0, 0, 0, length - logits.shape[1])) for logits in pieces]
             return Prediction(token_logits=torch.cat(padded).flatten(0, 1).index_select(0, batch.target_positions))

@@ -25,7 +25,11 @@ def predict(texts: list[str], folder: Path) -> list[dict]:
     no_text: dict = {"predicted": None}
     if config["problem_type"] != "regression":
         no_text["probabilities"] = dict.fromkeys(config["id2label"].values())
-    inputs = [text.split() if words else tuple(text.split("\t", 1)) if config["paired"] else text for text in texts]
+    inputs: list = texts
+    if words:
+        inputs = [text.split() for text in texts]
+    elif config["paired"]:
+        inputs = [tuple(text.split("\t", 1)) for text in texts]
     predictions: list[dict] = []
     for start in range(0, len(inputs), 16):
         some = tokenizer.encode_batch(inputs[start : start + 16], words, add_special_tokens=config["special_tokens"])
@@ -54,8 +58,10 @@ def prediction(config: dict, read: tokenizers.Encoding, logits: np.ndarray) -> d
         return {"predicted": [labels[logits[first[word]].argmax()] if word in first else None for word in words]}
     if config["problem_type"] == "regression":
         return {"predicted": float(logits[0])}
-    odds, several = np.exp(logits - logits.max()), config["problem_type"] == "multi_label_classification"
-    chances = dict(zip(labels, (1 / (1 + np.exp(-logits)) if several else odds / odds.sum()).tolist(), strict=True))
+    several = config["problem_type"] == "multi_label_classification"
+    odds = np.exp(logits - logits.max())
+    probabilities = 1 / (1 + np.exp(-logits)) if several else odds / odds.sum()
+    chances = dict(zip(labels, probabilities.tolist(), strict=True))
     least = config.get("thresholds", {})
     predicted = [label for label in labels if chances[label] >= least.get(label, 2)]
     if not several:  # with two labels, one may have a threshold; below it the other is predicted

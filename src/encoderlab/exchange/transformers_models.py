@@ -55,7 +55,9 @@ LEFT_OUT = {
     "transformers_version",
 }
 ENCODER = "encoder.model."  # how the names of our weights of such an encoder begin
-OF_TEXTS, OF_TOKENS, NO_HEAD = "ForSequenceClassification", "ForTokenClassification", "Model"
+OF_TEXTS = "ForSequenceClassification"  # how the names of their classes end, by the head
+OF_TOKENS = "ForTokenClassification"
+NO_HEAD = "Model"
 TOLERANCE = 1e-4  # between what ours and theirs compute, relative to the largest number
 
 
@@ -64,8 +66,8 @@ def read_folder(folder: Path) -> HuggingFaceModel:
 
     Raises DataError for anything that cannot be read as the same model.
     """
-    of_ours = str(read_config(folder).get("model_type")) in BY_MODEL_TYPE
-    return read_huggingface(folder) if of_ours else read_transformers(folder)
+    is_ours = str(read_config(folder).get("model_type")) in BY_MODEL_TYPE
+    return read_huggingface(folder) if is_ours else read_transformers(folder)
 
 
 def read_transformers(folder: Path) -> HuggingFaceModel:
@@ -92,12 +94,12 @@ def read_transformers(folder: Path) -> HuggingFaceModel:
 
     # A head that is trained, if ours computes the same.
     if suffix != NO_HEAD:
-        of_classifier = _head_sizes(fields, theirs, suffix)
-        names = _names(theirs, without_weights(config, n_tokens, 0, of_classifier))
+        classifier_heads = _head_sizes(fields, theirs, suffix)
+        names = _names(theirs, without_weights(config, n_tokens, 0, classifier_heads))
         own = theirs.state_dict()
         with_head = {ours: own[name] for ours, name in names.items()}
-        if names and _difference(theirs, _network(config, of_classifier, with_head)) <= TOLERANCE:
-            heads = of_classifier
+        if names and _difference(theirs, _network(config, classifier_heads, with_head)) <= TOLERANCE:
+            heads = classifier_heads
             weights = with_head
             labels = labels_of(folder, fields, heads, pair_head=False)
     if heads == HeadSizes() and not lacks_pooler:
@@ -126,8 +128,13 @@ def to_transformers(model: HuggingFaceModel, config: TransformersConfig) -> tupl
     fields = config.transformers | {"dtype": "float32"}
     if config.segments:
         fields["type_vocab_size"] = config.segments
-    classes = heads.token_classes if heads.sequence_classes is None else heads.sequence_classes
-    suffix = NO_HEAD if classes is None else OF_TOKENS if heads.sequence_classes is None else OF_TEXTS
+    suffix = NO_HEAD
+    classes = heads.sequence_classes
+    if classes is not None:
+        suffix = OF_TEXTS
+    elif heads.token_classes is not None:
+        suffix = OF_TOKENS
+        classes = heads.token_classes
     named = model.labels or [f"LABEL_{number}" for number in range(classes or 0)]
     if named:
         fields["id2label"] = {str(number): label for number, label in enumerate(named)}
@@ -150,7 +157,7 @@ def to_transformers(model: HuggingFaceModel, config: TransformersConfig) -> tupl
     return fields, own
 
 
-def _no_equivalent(config: TransformersConfig, of_theirs: str) -> SettingError:
+def _no_equivalent(config: TransformersConfig, class_name: str) -> SettingError:
     """Return the error for a head that a class of transformers lacks."""
     has = [f"model.pooling={config.pooling.value}"]
     instead = []
@@ -160,7 +167,7 @@ def _no_equivalent(config: TransformersConfig, of_theirs: str) -> SettingError:
         instead.append("model.pairs=joint")
     if own_pooling not in (None, config.pooling):
         instead.append(f"model.pooling={own_pooling.value}")
-    problem = f"{of_theirs} in transformers has no equivalent of the head with {' and '.join(has)}"
+    problem = f"{class_name} in transformers has no equivalent of the head with {' and '.join(has)}"
     train = f", or train with {' and '.join(instead)}" if own_pooling and instead else ""
     return SettingError(problem, remedy=f"Use format=onnx{train}")
 
@@ -235,12 +242,12 @@ def _built(fields: dict[str, Any], suffix: str) -> Any:
     """Return a model of transformers with any content in its weights. Raises SettingError if there is no such class."""
     config = transformers_config(fields)
     try:
-        of_type = _class_of(config, suffix)
+        model_class = _class_of(config, suffix)
     except KeyError:
         problem = f"transformers has no {suffix} of type {config.model_type}"
         raise SettingError(problem, remedy="Use format=onnx") from None
     with NothingDrawn():
-        return of_type(config).eval()
+        return model_class(config).eval()
 
 
 def _settings_of(folder: Path, fields: dict[str, Any], base: Any) -> TransformersConfig:
@@ -342,13 +349,13 @@ def _names(theirs: Any, ours: EncoderWithHeads) -> dict[str, str]:
         if name.startswith(prefix) and not _of_pooler(name.removeprefix(prefix)):
             names[f"{ENCODER}{name.removeprefix(prefix)}"] = name
     needed = ours.state_dict()
-    of_our_head = [name for name in needed if name not in names]
-    of_their_head = [name for name in own if name not in names.values()]
+    our_head = [name for name in needed if name not in names]
+    their_head = [name for name in own if name not in names.values()]
     if not prefix:
         return names
-    if [needed[name].shape for name in of_our_head] != [own[name].shape for name in of_their_head]:
+    if [needed[name].shape for name in our_head] != [own[name].shape for name in their_head]:
         return {}
-    return names | dict(zip(of_our_head, of_their_head, strict=True))
+    return names | dict(zip(our_head, their_head, strict=True))
 
 
 def _difference(theirs: Any, ours: EncoderWithHeads) -> float:

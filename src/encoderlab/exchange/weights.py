@@ -75,7 +75,8 @@ def read_config(folder: Path, name: str = "config.json") -> dict[str, Any]:
     if not path.is_file():
         allowed = "a folder that transformers' save_pretrained wrote"
         raise DataError(f"There is no {name} in {folder}", allowed=allowed)
-    if (size := path.stat().st_size) > LARGEST_JSON:
+    size = path.stat().st_size
+    if size > LARGEST_JSON:
         raise DataError(f"{path} is too large: {size:,} bytes", allowed=f"at most {LARGEST_JSON:,}")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

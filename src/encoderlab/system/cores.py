@@ -64,8 +64,8 @@ class BusyTimes:
         except (OSError, AttributeError, ValueError):
             return None
         own = os.times()
-        of_children = own.children_user + own.children_system
-        return cls(time.monotonic(), seconds, own.user + own.system + of_children)
+        children = own.children_user + own.children_system
+        return cls(time.monotonic(), seconds, own.user + own.system + children)
 
 
 def _busy_seconds(line: str) -> float:

@@ -98,14 +98,14 @@ class ClassificationConfig(TextTaskConfig, LabelledTaskConfig):
         if there is a validation split. A score of the user's own leaves all of this to the user.
         """
         counts = train.labels
-        of_two = len(labels) == 2
+        has_two_labels = len(labels) == 2
         decided: dict[str, Any] = {}
-        if self.positive_label is None and of_two:
+        if self.positive_label is None and has_two_labels:
             decided["positive_label"] = min(reversed(labels), key=lambda label: counts[label])
         if self.score is ClassificationScore.auto and is_uneven(labels, counts):
-            decided["score"] = ClassificationScore.f1 if of_two else ClassificationScore.f1_macro
+            decided["score"] = ClassificationScore.f1 if has_two_labels else ClassificationScore.f1_macro
             decided["class_weights"] = self.class_weights or BALANCED
-            if self.threshold is None and of_two and has_validation:
+            if self.threshold is None and has_two_labels and has_validation:
                 decided["threshold"] = "f1"
         elif self.score is ClassificationScore.auto:
             decided["score"] = ClassificationScore.accuracy

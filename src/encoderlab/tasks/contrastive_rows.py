@@ -60,8 +60,8 @@ class LabelledSet:
         chosen: list[np.ndarray] = []
         missing = n_rows
         for label in order:
-            of_label = draw.permutation(self.rows[label])
-            chosen.append(of_label[: min(each, missing)])
+            label_rows = draw.permutation(self.rows[label])
+            chosen.append(label_rows[: min(each, missing)])
             missing -= len(chosen[-1])
             if not missing:
                 break
@@ -73,7 +73,7 @@ class LabelledSet:
 
     @property
     def n_rows(self) -> int:
-        return sum(len(of_label) for of_label in self.rows)
+        return sum(map(len, self.rows))
 
 
 class ContrastiveRows(ExampleRows):
@@ -109,9 +109,9 @@ class ContrastiveRows(ExampleRows):
         self.by_length = self._by_length()
         self.sets = []
         for number, name in enumerate(names):
-            of_set = np.flatnonzero((set_of_row == number) & (labels >= 0))
-            if len(of_set):
-                by_label = [of_set[labels[of_set] == label] for label in np.unique(labels[of_set])]
+            set_rows = np.flatnonzero((set_of_row == number) & (labels >= 0))
+            if len(set_rows):
+                by_label = [set_rows[labels[set_rows] == label] for label in np.unique(labels[set_rows])]
                 self.sets.append(LabelledSet(str(name), by_label))
 
     def truncated(self) -> np.ndarray:
@@ -119,9 +119,9 @@ class ContrastiveRows(ExampleRows):
 
     def refuse_lone_labels(self) -> None:
         """Raise DataError for a set with only one label, from which nothing can be kept apart."""
-        for of_set in self.sets:
-            if len(of_set.rows) < 2:
-                problem = f"All training rows with a label have the same one in the set {of_set.name!r}"
+        for labelled_set in self.sets:
+            if len(labelled_set.rows) < 2:
+                problem = f"All training rows with a label have the same one in the set {labelled_set.name!r}"
                 raise DataError(problem, allowed="at least two labels in each set", remedy="Check task.set_column")
 
     def relate(self, vectors: Callable[[Batch], torch.Tensor], pad_id: int, device: torch.device) -> None:
@@ -130,16 +130,16 @@ class ContrastiveRows(ExampleRows):
         `vectors` returns the starting encoder's vectors of a batch, [rows, d_model].
         """
         draw = np.random.default_rng(MEANS_SEED)
-        for of_set in self.sets:
-            if len(of_set.rows) <= self.comparison.compared_labels:
+        for labelled_set in self.sets:
+            if len(labelled_set.rows) <= self.comparison.compared_labels:
                 continue
-            samples = [draw.permutation(of_label)[:ROWS_OF_A_MEAN] for of_label in of_set.rows]
+            samples = [draw.permutation(label_rows)[:ROWS_OF_A_MEAN] for label_rows in labelled_set.rows]
             label = np.repeat(np.arange(len(samples)), [len(sample) for sample in samples])
             unit = self._unit_vectors(np.concatenate(samples), vectors, pad_id, device)
             sums = unit.new_zeros(len(samples), unit.shape[1]).index_add(0, torch.from_numpy(label), unit)
             means = F.normalize(sums, dim=1)
             nearest = (means @ means.T).argsort(dim=1, descending=True, stable=True)
-            of_set.nearest = nearest.numpy()
+            labelled_set.nearest = nearest.numpy()
 
     def _unit_vectors(
         self, rows: np.ndarray, vectors: Callable[[Batch], torch.Tensor], pad_id: int, device: torch.device
@@ -157,18 +157,18 @@ class ContrastiveRows(ExampleRows):
         root of its rows, and one more of texts without a label.
         """
         comparison = self.comparison
-        weights = np.array([min(of_set.n_rows, MOST_OF_A_SET) ** 0.5 for of_set in self.sets])
+        weights = np.array([min(labelled_set.n_rows, MOST_OF_A_SET) ** 0.5 for labelled_set in self.sets])
         for step in count(after):
             draw = np.random.default_rng([seed, step])
-            of_step = []
+            micro_batches = []
             for chosen in draw.choice(len(self.sets), n_micro_batches, p=weights / weights.sum()):
                 rows = self.sets[chosen].drawn(
                     draw, comparison.compared_rows, comparison.compared_labels, comparison.related_share
                 )
-                of_step.append(rows)
+                micro_batches.append(rows)
             if len(self.unlabelled):
-                of_step.append(self._drawn_unlabelled(draw))
-            yield of_step
+                micro_batches.append(self._drawn_unlabelled(draw))
+            yield micro_batches
 
     def _by_length(self) -> list[np.ndarray]:
         """Return the texts without a label in groups of similar length."""

@@ -171,5 +171,5 @@ class Multilabel(Task):
     def cells(self, prediction: RowPrediction, example: Example, abstention: Abstention) -> dict[str, Any]:
         """Return a list of the predicted labels, and one of their probabilities."""
         chances = rounded_chances(prediction, self.labels)
-        of_predicted = [chances[label] for label in prediction.labels]
-        return {"predicted": list(prediction.labels), "probability": of_predicted, "probabilities": chances}
+        predicted_chances = [chances[label] for label in prediction.labels]
+        return {"predicted": list(prediction.labels), "probability": predicted_chances, "probabilities": chances}

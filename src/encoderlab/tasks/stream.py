@@ -126,11 +126,13 @@ class StreamedRows:
         everywhere: list[Any] = [read] * self._processes.size
         if self._processes.size > 1:
             torch.distributed.all_gather_object(everywhere, read, self._group)
-        for of_process in everywhere:
-            if isinstance(of_process, DataError):
-                raise of_process
-        shares = [share for _, share in sorted(pair for of_process in everywhere for pair in of_process.items())]
-        return [block for blocks, _ in shares for block in blocks], [position for _, position in shares]
+        shares: dict[int, tuple[list[SentenceBlock], Position]] = {}
+        for process_shares in everywhere:
+            if isinstance(process_shares, DataError):
+                raise process_shares
+            shares |= process_shares
+        in_order = [shares[number] for number in sorted(shares)]
+        return [block for blocks, _ in in_order for block in blocks], [position for _, position in in_order]
 
     def _share(self, number: int, position: Position) -> tuple[list[SentenceBlock], Position]:
         reader = self._readers.get(number)

@@ -127,8 +127,8 @@ class Tagging(Task):
         rows = (batch.target_positions // batch.input_ids.shape[1]).cpu().numpy()
         starts = np.searchsorted(rows, np.arange(1, len(batch)))
         predictions = []
-        for of_row, confidences in zip(np.split(ids, starts), np.split(chances, starts), strict=True):
-            labels = tuple(self.labels[id_] for id_ in of_row)
+        for row_ids, confidences in zip(np.split(ids, starts), np.split(chances, starts), strict=True):
+            labels = tuple(self.labels[id_] for id_ in row_ids)
             predictions.append(RowPrediction(labels, None, tuple(confidences.tolist())))
         return predictions
 

@@ -282,12 +282,12 @@ class Task(ABC):
 
     def reading_note(self, name: str, rows: ExampleRows) -> str:
         """Return a sentence if rows of the split `name` are longer than the model reads at once, otherwise ""."""
-        of_rows = f"of the rows of {name}"
+        which_rows = f"of the rows of {name}"
         if self.windows is None:
             share = rows.truncated_share()
             has_windows = isinstance(self.config, TextTaskConfig)
             remedy = "; task.windows=mean reads them whole" if share > MANY and has_windows else ""
-            return f"{share:.1%} {of_rows} were truncated to {self.limit}{remedy}" if share else ""
+            return f"{share:.1%} {which_rows} were truncated to {self.limit}{remedy}" if share else ""
         windows = rows.windows()
         several = windows > 1
         if not several.any():
@@ -295,7 +295,7 @@ class Task(ABC):
         too_long = int(rows.truncated().sum())
         capped = f"; {too_long:,} longer ones in {self.windows.most} of them (task.max_windows)" if too_long else ""
         read = f"read in windows of {self.max_length} tokens, {windows[several].mean():.1f} on average (task.windows)"
-        return f"{several.mean():.1%} {of_rows} were {read}{capped}"
+        return f"{several.mean():.1%} {which_rows} were {read}{capped}"
 
     # Training
 
@@ -380,10 +380,10 @@ def part_targets(targets: Iterable[Sequence[int] | None], n_labels: int = 0) -> 
     known = []
     counts = []
     ids: list[Sequence[int]] = []
-    for of_row in targets:
-        known.append(of_row is not None)
-        counts.append(len(of_row or ()))
-        ids.append(of_row or ())
+    for row_ids in targets:
+        known.append(row_ids is not None)
+        counts.append(len(row_ids or ()))
+        ids.append(row_ids or ())
     offsets = np.concatenate([np.zeros(1, np.int64), np.array(counts, np.int64)]).cumsum()
     values = np.fromiter(chain.from_iterable(ids), np.int32, int(offsets[-1]))
     return Targets(np.array(known, bool), of_parts=Column(values, offsets), n_labels=n_labels)
