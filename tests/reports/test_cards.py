@@ -9,8 +9,7 @@ import pytest
 import transformers
 from huggingface_hub import ModelCard
 
-from encoderlab.reports.card_metadata import stated_metadata
-from encoderlab.reports.cards import OPENED_BY, export_card, model_card
+from encoderlab.reports.cards import OPENED_BY, export_card, model_card, stated_metadata
 from encoderlab.reports.training import build_report
 from tests.reports.conftest import ATTACK
 
@@ -98,12 +97,14 @@ def test_the_name_of_a_task_is_escaped_wherever_it_stands(report, facts):
 def test_an_export_says_how_to_use_it_in_a_valid_program(library, fields, about, report, facts):
     card = export_card(model_card(report, facts, ["no", "yes"]), library, fields, **about)
     assert ModelCard(card).data.library_name == library and "encoderlab predict run=<this folder> text" not in card
-    (program,) = (ast.parse(code) for code in re.findall(r"```python\n(.*?)```", card, re.DOTALL))
-    names = [node for node in ast.walk(program) if isinstance(node, ast.Name)]
-    known = {node.id for node in names if not isinstance(node.ctx, ast.Load)} | set(dir(builtins))
-    imports = (node.names for node in ast.walk(program) if isinstance(node, ast.Import | ast.ImportFrom))
-    known |= {alias.asname or alias.name for aliases in imports for alias in aliases}
-    assert {node.id for node in names} <= known
+    programs = [ast.parse(code) for code in re.findall(r"```python\n(.*?)```", card, re.DOTALL)]
+    assert programs
+    for program in programs:
+        names = [node for node in ast.walk(program) if isinstance(node, ast.Name)]
+        known = {node.id for node in names if not isinstance(node.ctx, ast.Load)} | set(dir(builtins))
+        imports = (node.names for node in ast.walk(program) if isinstance(node, ast.Import | ast.ImportFrom))
+        known |= {alias.asname or alias.name for aliases in imports for alias in aliases}
+        assert {node.id for node in names} <= known
     if library == "transformers":
         assert hasattr(transformers, re.search(r"transformers import (\w+)", card)[1])
     assert ("8 bits" in card) == ("change" in about) and ("8 windows" in card) == ("windows" in about)
