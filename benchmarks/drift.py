@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.processes import grid, provenance
 from benchmarks.selecting import read_texts
-from encoderlab.metrics.drift import two_sample_test
+from encoderlab.metrics.novelty import two_sample_test
 from encoderlab.runs.drift import SIGNIFICANT
 
 DRIFT_SETS = ("subjectivity", "sms_spam", "tweet_offensive", "financial_phrasebank", "clinc150")

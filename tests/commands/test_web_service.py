@@ -22,7 +22,7 @@ from encoderlab.commands import serve as service
 from encoderlab.commands.serve import web_service
 from encoderlab.data.examples import TextExample
 from encoderlab.data.tokenizers import BERT_SPECIALS, Tokenizer
-from encoderlab.reports.trial import trial_of
+from encoderlab.reports.predictions import trial_of
 from encoderlab.runs.model import Model, Provenance
 from encoderlab.system import http_service
 from encoderlab.system.http_service import LOOPBACK

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from encoderlab.metrics.contrast import nearest_is_right
+from encoderlab.metrics.pretraining import nearest_is_right
 
 
 def test_a_row_is_compared_with_the_other_rows_of_its_label_and_with_labels_of_its_set_only():

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import mahalanobis
 
-from encoderlab.metrics.drift import two_sample_test
-from encoderlab.metrics.novelty import fit_novelty
+from encoderlab.metrics.novelty import fit_novelty, two_sample_test
 
 
 def two_classes(n, seed=0, width=6):

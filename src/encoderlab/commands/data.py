@@ -19,8 +19,7 @@ from encoderlab.data.token_store import lengths_of, tokenize_examples
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import SettingError
 from encoderlab.reports.blocks import json_safe
-from encoderlab.reports.drift import show_drift
-from encoderlab.reports.facts import show_rows
+from encoderlab.reports.facts import show_drift, show_rows
 from encoderlab.runs import inputs
 from encoderlab.runs.drift import drift_facts, new_texts, training_data
 from encoderlab.runs.load_data import TextTokens

@@ -21,9 +21,8 @@ from encoderlab.exchange.transformers_models import to_folder
 from encoderlab.exchange.web import find_library, write_web_folder
 from encoderlab.model.config import HeadSizes, Pooling
 from encoderlab.reports.blocks import render
-from encoderlab.reports.card_metadata import LICENSE
-from encoderlab.reports.cards import export_card, plain
-from encoderlab.reports.trial import trial_of
+from encoderlab.reports.cards import LICENSE, export_card, plain
+from encoderlab.reports.predictions import trial_of
 from encoderlab.runs.exports import (
     as_huggingface,
     opens,

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from encoderlab.config.commands import ServeConfig
 from encoderlab.reports.blocks import render
-from encoderlab.reports.trial import Trial, trial_of
+from encoderlab.reports.predictions import Trial, trial_of
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import model_folder, open_model
 from encoderlab.system import http_service as http

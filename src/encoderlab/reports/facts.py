@@ -1,4 +1,5 @@
-"""What is known of a run besides its scores: its command line, settings, machine and data, and what is odd in it.
+"""What is known of a run besides its scores: its command line, settings, machine and data, what is odd in it, and how
+new texts differ from it.
 
 A run's facts are plain data: `environment` is its environment.json, `settings` are those it was given, by name.
 """
@@ -24,6 +25,8 @@ MOST_NAMED = 5  # labels in a warning
 MOST_CLASSES = 12  # counted on the screen
 MOST_LABELS = 30  # counted on the page
 ODD_TEXT = 90  # characters of an odd row's text that fit next to its place
+MOST_CHANGED = 12  # labels shown of new texts: those whose shares have changed most
+SHOWN_TEXT = 120  # characters of a new text
 LONGEST_VALUE = 300  # characters of a setting's value, or of a fact
 COUNTED = ("documents", "paragraphs", "sentences", "tokens")
 QUANTILES = ("min", "median", "p90", "p95", "p99", "max")
@@ -302,3 +305,61 @@ def _examples(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         yield f"{row['where']}, {row['tokens']} tokens, {label}"
         yield f"    {wording.single_spaced(row['text'])}"
         yield f"    {' '.join(row['pieces'])}{' ...' if row['tokens'] > len(row['pieces']) else ''}"
+
+
+def show_drift(facts: Mapping[str, Any], file: TextIO) -> None:
+    """Print the facts of new texts, the verdict first."""
+    tone = "bad" if facts["changed"] else "good"
+    blocks: list[Block] = [Text(facts["verdict"], tone=tone), _texts_table(facts), _test_line(facts["two_sample_test"])]
+    if "labels" in facts:
+        blocks.append(_labels_table(facts["labels"]))
+    lines = []
+    for row in facts["least_alike"]:
+        text = wording.single_spaced(row["text"])
+        lines.append(f"{row['similarity']:.2f}  {row['where']}: {wording.short(text, SHOWN_TEXT)}")
+    blocks.append(Items("Least like training (similarity to the nearest training text)", lines))
+    show(blocks, file)
+
+
+def _texts_table(facts: Mapping[str, Any]) -> Table:
+    columns = [facts["train"], facts["new"]]
+    rows = [
+        ["texts", *(wording.number(side["texts"]) for side in columns)],
+        ["of these read", *(wording.number(side["read"]) for side in columns)],
+        ["words (median)", *(f"{side['words_median']:,.0f}" for side in columns)],
+        ["words (95%)", *(f"{side['words_p95']:,.0f}" for side in columns)],
+        ["unknown tokens", *(wording.percent(side["unknown_tokens"]) for side in columns)],
+        ["words in no (other) training text", *(wording.percent(side["new_words"]) for side in columns)],
+    ]
+    expected = facts.get("expected_accuracy")
+    if expected is not None:
+        held_out = expected.get("held_out")
+        shown = "-" if held_out is None else f"{wording.score(held_out)} (held-out rows)"
+        rows.append(["expected accuracy", shown, wording.score(expected["new"])])
+    unlike = facts.get("unlike_training")
+    if unlike is not None:
+        rows.append(["unlike training", *(wording.percent(unlike[side]) for side in ("expected", "new"))])
+    return Table(("", "training rows", "new texts"), rows)
+
+
+def _test_line(test: Mapping[str, Any]) -> Text:
+    told = f"AUC {wording.score(test['auc'])} (0.5: chance), p = {test['p_value']:.3f} by permutation"
+    return Text(f"{told}, by {test['compared_by']}", "Two-sample test, linear model")
+
+
+def _labels_table(labels: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Return the labels with their shares; of many, those whose share has changed most."""
+
+    def change(label: str) -> float:
+        return -abs(labels[label]["predicted"] - labels[label]["train"])
+
+    names = list(labels)
+    if len(names) > MOST_CHANGED:
+        names = sorted(names, key=change)[:MOST_CHANGED]
+    rows = []
+    for name in names:
+        own = labels[name]
+        bounds = f"{wording.percent(own['predicted_ci95'][0])} to {wording.percent(own['predicted_ci95'][1])}"
+        rows.append([wording.shown(name, 80), wording.percent(own["train"]), wording.percent(own["predicted"]), bounds])
+    more = f" ({len(names)} of {len(labels):,}, changed most)" if len(names) < len(labels) else ""
+    return Table((f"label{more}", "training rows", "predicted", "95% interval"), rows)

@@ -20,7 +20,6 @@ from encoderlab.reports.baselines import baseline_blocks, verdict_on
 from encoderlab.reports.blocks import Block, Heading, Items, Passage, Table, Text, json_safe, show, write_html_json
 from encoderlab.reports.facts import Facts, settings_section
 from encoderlab.reports.predictions import carried_names, place_columns, write_table
-from encoderlab.reports.training import title_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -243,14 +242,14 @@ def write_folds_report(
         report["label_errors"] = {"n": len(to_check), "of": len(predictions)}
     mean = Text(wording.score(report["splits"][OUT_OF_FOLD][report["main_score"]]), tone="headline")
     blocks = [mean, *_blocks(report, to_check, MOST_LABELS), *settings_section(facts)]
-    write_html_json(folder / "report.html", f"{title_of(report)}: {len(report['folds'])} folds", blocks, report)
+    write_html_json(folder / "report.html", f"{wording.title_of(report)}: {len(report['folds'])} folds", blocks, report)
 
 
 def show_folds_report(
     report: Mapping[str, Any], to_check: pd.DataFrame | None, files: Mapping[str, str], file: TextIO | None = None
 ) -> None:
     """Print the scores over the folds, and the first labels to check, on standard error unless `file` is given."""
-    title = Heading(f"{title_of(report)}: {len(report['folds'])} folds")
+    title = Heading(f"{wording.title_of(report)}: {len(report['folds'])} folds")
     show([title, *_blocks(report, to_check, MOST_ON_SCREEN), Items.files(files)], file)
 
 

@@ -185,7 +185,7 @@ def show_report(
     """
     scored = report["splits"][report["scored_split"]]
     show([
-        Heading(f"{title_of(report)}: {headline(report)}"),
+        Heading(f"{wording.title_of(report)}: {headline(report)}"),
         *single_class_warning(report),
         *_summary(report),
         *baseline_blocks(report),
@@ -229,11 +229,6 @@ def _calibration_error(split: Mapping[str, Any]) -> str:
     before = measured.get("ece_uncalibrated")
     error = wording.score(measured["ece"])
     return error if before is None else f"{error} ({wording.score(before)} uncalibrated)"
-
-
-def title_of(report: Mapping[str, Any]) -> str:
-    """Return what a report is about: the task, of your own files also their name."""
-    return wording.shown(f"{report['data']}, {report['task']}" if report.get("data") else report["task"])
 
 
 def headline(report: Mapping[str, Any]) -> str:
@@ -345,7 +340,7 @@ def _write_page(folder: Path, report: Mapping[str, Any], drawn: Mapping[str, Plo
     (folder / "plots").mkdir(parents=True, exist_ok=True)
     for name, plot in drawn.items():
         plots.write_png(plot.figure, folder / "plots" / f"{name}.png")
-    write_html_json(folder / "report.html", title_of(report), [*_page_blocks(report, drawn), *sections], report)
+    write_html_json(folder / "report.html", wording.title_of(report), [*_page_blocks(report, drawn), *sections], report)
 
 
 def _curves(folder: Path, report: Mapping[str, Any]) -> dict[str, Plot]:

@@ -33,6 +33,11 @@ def named_score(name: str, scores: Mapping[str, Any]) -> str:
     return f"{words_of(name)} of {printable(label)}" if label is not None and name in OF_POSITIVE else words_of(name)
 
 
+def title_of(report: Mapping[str, Any]) -> str:
+    """Return what a report is about: the task, of your own files also their name."""
+    return shown(f"{report['data']}, {report['task']}" if report.get("data") else report["task"])
+
+
 def score(value: float | None) -> str:
     """Return a score to three decimals."""
     return "-" if value is None else f"{value:.3f}"

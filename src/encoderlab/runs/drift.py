@@ -20,8 +20,8 @@ from encoderlab.data.data import Data
 from encoderlab.data.examples import Example, Split, WordsExample, text_of, texts_of
 from encoderlab.data.survey import hashed
 from encoderlab.errors import DataError
-from encoderlab.metrics.drift import TwoSampleTest, two_sample_test
 from encoderlab.metrics.intervals import WILSON_Z, wilson
+from encoderlab.metrics.novelty import TwoSampleTest, two_sample_test
 from encoderlab.runs.frozen import frozen_vectors
 from encoderlab.runs.model import Model
 from encoderlab.shipped import SHIPPED

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from encoderlab.data.examples import Split
     from encoderlab.data.token_store import TokenStore
     from encoderlab.data.tokenizers import Tokenizer
-    from encoderlab.metrics.contrast import ContrastMetrics
+    from encoderlab.metrics.pretraining import ContrastMetrics
     from encoderlab.tasks.contrastive_rows import ContrastiveRows
     from encoderlab.training.config import TrainingConfig
 
@@ -142,6 +142,6 @@ class Contrastive(Encoding):
         return f"task.labelled_length={self.config.labelled_length} tokens (without a label {super().limit})"
 
     def metrics(self) -> ContrastMetrics:
-        from encoderlab.metrics.contrast import ContrastMetrics
+        from encoderlab.metrics.pretraining import ContrastMetrics
 
         return ContrastMetrics(self.n_labels)
