@@ -58,7 +58,10 @@ class Contrast:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One micro-batch of an optimizer step, or a batch to score: examples side by side, padded to the longest.
+    """What a model computes at once: examples side by side, padded to the longest.
+
+    To score, it is a batch. In training it is a micro-batch: the batch of an optimizer step, whose rows
+    `training.batch_size` counts, is a list of them (see `training/batches.py`).
 
     `attention_mask` is True at real tokens; None means that there is no padding. `target_positions` lists the tokens
     that the token head predicts, as indices into the flattened (batch * length) tokens, in ascending order;
@@ -104,8 +107,11 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """Return the batch on `device`. It is copied to a CUDA GPU from pinned memory, without making the host wait."""
-        mine = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: _on(device, x) for name, x in mine.items() if isinstance(x, Tensor)})
+        moved = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            moved[field.name] = _on(device, value) if isinstance(value, Tensor) else value
+        return Batch(**moved)
 
     def halves(self) -> tuple[Batch, Batch]:
         """Return both halves of the rows, padded as before; the second gets an odd row. Waits for the device."""

@@ -21,23 +21,23 @@ def test_it_is_the_distance_to_the_nearest_class_in_the_covariance_within_classe
     inverse = np.linalg.inv(np.cov((vectors - means[classes]).T))
     new = np.random.default_rng(2).normal(size=(20, 6)).astype(np.float32) * 4
     expected = [min(mahalanobis(row, mean, inverse) ** 2 for mean in means) for row in new]
-    assert novelty.of(new) == pytest.approx(expected, rel=0.05)
+    assert novelty.measure(new) == pytest.approx(expected, rel=0.05)
 
 
 @pytest.mark.parametrize("held_out", [True, False])
 def test_the_stated_share_of_new_rows_is_above_the_threshold(held_out):
     vectors, classes = two_classes(2000)
     novelty = fit_novelty(vectors, classes, two_classes(1000, seed=1)[0] if held_out else None)
-    found = novelty.of(two_classes(4000, seed=2)[0])
+    found = novelty.measure(two_classes(4000, seed=2)[0])
     for share in (0.02, 0.2):
         assert (found > novelty.threshold(share)).mean() == pytest.approx(share, abs=0.02)
 
 
 def test_rows_that_are_all_alike_or_alone_in_their_class_have_a_novelty():
     alike = fit_novelty(np.ones((6, 4), np.float32), np.arange(6) % 2)
-    assert np.isfinite(alike.of(np.zeros((1, 4), np.float32))).all()
+    assert np.isfinite(alike.measure(np.zeros((1, 4), np.float32))).all()
     alone = fit_novelty(np.eye(3, dtype=np.float32), np.arange(3))
-    assert np.isfinite(alone.of(np.zeros((1, 3), np.float32))).all()
+    assert np.isfinite(alone.measure(np.zeros((1, 3), np.float32))).all()
 
 
 def test_two_samples_of_one_source_are_seldom_told_apart():

@@ -212,8 +212,8 @@ def test_a_lead_is_positive_if_the_model_is_better_even_for_errors(drawn_numbers
     assert 0 < low < lead < high
     assert lead == pytest.approx(
         abs(
-            NumberScores.of(labels, predicted, main_score=main_score).values[main_score]
-            - NumberScores.of(labels, worse, main_score=main_score).values[main_score]
+            NumberScores.from_predictions(labels, predicted, main_score=main_score).values[main_score]
+            - NumberScores.from_predictions(labels, worse, main_score=main_score).values[main_score]
         ),
         rel=1e-3,
     )
@@ -221,5 +221,5 @@ def test_a_lead_is_positive_if_the_model_is_better_even_for_errors(drawn_numbers
 
 def test_a_correlation_with_a_constant_is_0():
     numbers = np.array([1.0, 2.0, 4.0])
-    assert NumberScores.of(numbers, np.full(3, 7 / 3), main_score="mae").values["pearson"] == 0
-    assert NumberScores.of(np.full(3, 0.1), numbers, main_score="mae").values["spearman"] == 0
+    assert NumberScores.from_predictions(numbers, np.full(3, 7 / 3), main_score="mae").values["pearson"] == 0
+    assert NumberScores.from_predictions(np.full(3, 0.1), numbers, main_score="mae").values["spearman"] == 0

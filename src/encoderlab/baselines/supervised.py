@@ -246,32 +246,31 @@ def _linear_on_vectors(data: _Data, vectors: Features) -> tuple[Predictions, np.
     x = vectors(data.train)
     y = np.asarray(targets_of(data.train, data.n_labels))
     regression = LogisticRegression(C=10, max_iter=1000)
-    models: dict[str, tuple[Any, str, str]] = {  # the name of its strength, and the score to choose that by
-        "label": (regression, "C", "neg_log_loss"),
-        "label_set": (OneVsRestClassifier(regression), "estimator__C", "f1_micro"),
-        "number": (RidgeCV(alphas=[1 / strength for strength in (0.1, *_STRENGTHS)]), "", ""),
+    models: dict[str, Any] = {
+        "label": regression,
+        "label_set": OneVsRestClassifier(regression),
+        "number": RidgeCV(alphas=[1 / strength for strength in (0.1, *_STRENGTHS)]),
     }
-    model, strength_name, scoring = models[data.train.target]
+    model = models[data.train.target]
     with one_thread_quietly():
-        if strength_name:  # ridge regression chooses its own
-            choose_strength(model, strength_name, scoring, x, y, data.n_labels)
+        if data.train.target != "number":  # ridge regression chooses its own
+            choose_strength(model, x, y, data.n_labels)
         return _predicted(data, model.fit(x, y), vectors)
 
 
-def choose_strength(
-    model: Any,
-    name: str,
-    scoring: str,
-    x: np.ndarray,
-    y: np.ndarray,
-    n_labels: int,
-    weights: np.ndarray | None = None,
-) -> None:
-    """Set the parameter `name` of a linear model by cross-validation, on a part of many rows, which may have weights.
+def choose_strength(model: Any, x: np.ndarray, y: np.ndarray, n_labels: int, weights: np.ndarray | None = None) -> None:
+    """Set the strength of a logistic regression by cross-validation, on a part of many rows, which may have weights.
 
-    With a label of a single row, the model keeps its own.
+    `y` holds class ids, [rows], or 0 or 1 for each label, [rows, labels], with a regression for each. With a label of a
+    single row, the model keeps its strength.
     """
     from sklearn.model_selection import GridSearchCV
+
+    name = "C"
+    scoring = "neg_log_loss"
+    if y.ndim == 2:
+        name = "estimator__C"
+        scoring = "f1_micro"
 
     some = _evenly_spaced(len(y), _TUNING_CELLS // max(n_labels, 1))
     rarest = np.unique(y[some], return_counts=True)[1].min() if y.ndim == 1 else len(some)
@@ -353,10 +352,10 @@ def _majority_of_each_word(data: _Data) -> tuple[list[np.ndarray], None]:
         for word, label in zip(example.words, example.labels or (), strict=False):
             by_word[word][label] += 1
     best = {word: counts.most_common(1)[0][0] for word, counts in by_word.items()}
-    of_new_words = overall.most_common(1)[0][0]
+    for_new_words = overall.most_common(1)[0][0]
     predicted = []
     for example in data.scored.of_words():
-        predicted.append(np.array([best.get(word, of_new_words) for word in example.words], np.int64))
+        predicted.append(np.array([best.get(word, for_new_words) for word in example.words], np.int64))
     return predicted, None
 
 

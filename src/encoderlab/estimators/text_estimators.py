@@ -294,8 +294,8 @@ def _weighted(prepared: PreparedRun) -> PreparedRun:
     train = cast("ExampleRows", rows["train"])
     further = len(train) - len(weights)  # the names of labels, and unlabelled texts, follow the rows
     if further:
-        of_further = np.ones(further) if train.weights is None else train.weights[len(weights) :]
-        weights = np.concatenate([weights, weights.mean() * of_further])
+        further_weights = np.ones(further) if train.weights is None else train.weights[len(weights) :]
+        weights = np.concatenate([weights, weights.mean() * further_weights])
     rows["train"] = train.weighted(weights)
     head_alone = prepared.head_alone
     if head_alone is not None:  # it was fitted without weights

@@ -18,10 +18,10 @@ def scores_of_predictions(
     `positive` is the class that F1 of two is about.
     """
     if isinstance(labels, list):
-        return TaggingScores.of(labels, list(predicted), label_names=list(names), main_score=main_score)
+        return TaggingScores.from_predictions(labels, list(predicted), label_names=list(names), main_score=main_score)
     predicted = np.asarray(predicted)
     if labels.dtype.kind in "iu":
         return classification_scores(labels, predicted, names, main_score, positive)
     if labels.dtype == bool:
-        return LabelSetScores.of(labels, predicted, label_names=list(names), main_score=main_score)
-    return NumberScores.of(labels, predicted, main_score=main_score)
+        return LabelSetScores.from_predictions(labels, predicted, label_names=list(names), main_score=main_score)
+    return NumberScores.from_predictions(labels, predicted, main_score=main_score)

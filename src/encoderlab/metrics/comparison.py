@@ -52,14 +52,14 @@ def paired_difference(
     run, *others = (*first, *second)
     totals = bootstrap_totals(*run.kinds(*(other.predicted for other in others)), seed)
     scores = run.scores_of(totals)[name]
-    of_first = scores[:, : len(first)]
-    of_second = scores[:, len(first) :]
-    lead = of_first.mean(1) - of_second.mean(1)
+    first_scores = scores[:, : len(first)]
+    second_scores = scores[:, len(first) :]
+    lead = first_scores.mean(1) - second_scores.mean(1)
     value = float(lead[0])
     drawn = lead[1:]
     if len(first) > 1 and len(second) > 1:
-        of_seeds = [of_first[0].tolist(), of_second[0].tolist()]
-        return _with_seeds(value, of_seeds, float(drawn.var(ddof=1)), ROWS_AND_SEEDS, "rows and seeds")
+        by_seed = [first_scores[0].tolist(), second_scores[0].tolist()]
+        return _with_seeds(value, by_seed, float(drawn.var(ddof=1)), ROWS_AND_SEEDS, "rows and seeds")
     # Without a difference, the bootstrap's values would spread around zero as they now spread around the value.
     p_value = (1 + int((np.abs(drawn - value) >= abs(value)).sum())) / (len(drawn) + 1)
     return Difference(value, middle(drawn), p_value, BOOTSTRAP, "rows")
@@ -83,17 +83,19 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected.tolist()
 
 
-def _with_seeds(value: float, scores: Sequence[Sequence[float]], of_rows: float, test: str, varies: str) -> Difference:
-    """Return the t interval and test of a difference of means; `of_rows` is the variance over rows."""
+def _with_seeds(
+    value: float, scores: Sequence[Sequence[float]], row_variance: float, test: str, varies: str
+) -> Difference:
+    """Return the t interval and test of a difference of means; `row_variance` is the variance over rows."""
     from scipy import stats
 
-    of_seeds = [variance(values) / len(values) for values in scores]  # the variance of each mean
-    total = of_rows + sum(of_seeds)
+    seed_variances = [variance(values) / len(values) for values in scores]  # the variance of each mean
+    total = row_variance + sum(seed_variances)
     if total == 0:
         p_value = None if value else 1.0
         return Difference(value, [value, value], p_value, test, varies)
     # Satterthwaite's degrees of freedom
-    divisor = sum(part**2 / (len(values) - 1) for part, values in zip(of_seeds, scores, strict=True))
+    divisor = sum(part**2 / (len(values) - 1) for part, values in zip(seed_variances, scores, strict=True))
     freedom = total**2 / divisor if divisor else np.inf
     standard_error = np.sqrt(total)
     p_value = float(2 * stats.t.sf(abs(value) / standard_error, freedom))

@@ -238,24 +238,24 @@ class TaggingScores(ClassScores):
         scores = super().scores_of(totals)
         entities = self._entities(totals)
         if entities.size:
-            of_all = precision_recall_f1(entities.sum(-1, keepdims=True))
-            scores |= {f"entity_{name}": score[..., 0] for name, score in of_all.items()}
+            overall = precision_recall_f1(entities.sum(-1, keepdims=True))
+            scores |= {f"entity_{name}": score[..., 0] for name, score in overall.items()}
         return scores
 
     def sample_sizes(self, totals: np.ndarray) -> dict[str, float]:
         sizes = super().sample_sizes(totals)
         entities = self._entities(totals)
         if entities.size:
-            of_all = entities.sum(-1)
-            sizes["entity_recall"] = float(of_all[1])
-            sizes["entity_precision"] = float(of_all[2])
-            sizes["entity_f1"] = f1_sample_size(of_all)
+            overall = entities.sum(-1)
+            sizes["entity_recall"] = float(overall[1])
+            sizes["entity_precision"] = float(overall[2])
+            sizes["entity_f1"] = f1_sample_size(overall)
         return sizes
 
-    def of_classes(self, totals: np.ndarray) -> dict[str, tuple[Sequence[str], np.ndarray]]:
+    def counts_by_class(self, totals: np.ndarray) -> dict[str, tuple[Sequence[str], np.ndarray]]:
         scheme = entity_labels(self.label_names)
         entities = {} if scheme is None else {"per_entity": (scheme.types, self._entities(totals))}
-        return super().of_classes(totals) | entities
+        return super().counts_by_class(totals) | entities
 
     def on_scored_rows(self, predicted: Any) -> list[np.ndarray]:
         """Return the predictions for the scored rows, without those for words beyond the model's reach."""
@@ -283,8 +283,10 @@ class TaggingMetrics(Metrics):
         row = batch.rows[batch.target_positions // batch.input_ids.shape[1]]
         losses = cross_entropy(logits, labels, reduction="none")
         predicted = self.decode(logits, batch)
-        of_predicted = logits.gather(1, predicted[:, None])[:, 0]
-        confidences = (of_predicted - logits.logsumexp(-1)).exp().clamp(max=1)  # rounding may bring them a hair above
+        predicted_logits = logits.gather(1, predicted[:, None])[:, 0]
+        confidences = (
+            (predicted_logits - logits.logsumexp(-1)).exp().clamp(max=1)
+        )  # rounding may bring them a hair above
         return (batch.rows, row, labels, predicted, losses, confidences)
 
     def scores(self, kept: Sequence[tuple[Tensor, ...]]) -> TaggingScores:
@@ -298,7 +300,7 @@ class TaggingMetrics(Metrics):
         labels_of_rows = np.split(labels[order].numpy(), starts)
         predicted_of_rows = np.split(predicted[order].numpy(), starts)
         confidences_of_rows = np.split(confidences.double()[order].numpy(), starts)
-        return TaggingScores.of(
+        return TaggingScores.from_predictions(
             labels_of_rows,
             predicted_of_rows,
             rows=rows,

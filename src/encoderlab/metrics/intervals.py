@@ -31,8 +31,8 @@ def bootstrap_totals(columns: np.ndarray, counts: np.ndarray, seed: int) -> np.n
 
     The counts are multiplied as floats, for which there are fast kernels: whole numbers below 2^53 come out exactly.
     """
-    of_each = columns.reshape(len(columns), -1).astype(np.float64)
-    totals = [counts[None].astype(np.float64) @ of_each]
+    flat = columns.reshape(len(columns), -1).astype(np.float64)
+    totals = [counts[None].astype(np.float64) @ flat]
     n = int(counts.sum())
     random = np.random.default_rng(seed)
     chunk_size = max(_DRAWN_AT_ONCE // len(counts), 1)
@@ -42,7 +42,7 @@ def bootstrap_totals(columns: np.ndarray, counts: np.ndarray, seed: int) -> np.n
             drawn = np.stack([np.bincount(random.integers(0, n, n), minlength=n) for _ in range(n_splits)])
         else:
             drawn = random.multinomial(n, counts / n, size=n_splits)
-        totals.append(drawn.astype(np.float64) @ of_each)
+        totals.append(drawn.astype(np.float64) @ flat)
     return np.concatenate(totals).reshape(-1, *columns.shape[1:])
 
 

@@ -36,7 +36,7 @@ class Novelty:
     means: np.ndarray
     held_out: np.ndarray
 
-    def of(self, vectors: np.ndarray) -> np.ndarray:
+    def measure(self, vectors: np.ndarray) -> np.ndarray:
         """Return the novelty of texts with these vectors, [texts]: their squared distance to the nearest class."""
         return _distances(vectors, self.whitening, self.means)
 

@@ -197,9 +197,9 @@ class ContrastMetrics(Metrics):
         order, rows = in_order(rows)
         cosines = cosine_similarity(now, before, dim=-1)[order].double().numpy()
         refuse_non_finite(cosines)
-        of_rows = classes[order].numpy()
-        right, can_be = nearest_is_right(now[order].numpy(), of_rows, self.n_labels)
-        right_before, _ = nearest_is_right(before[order].numpy(), of_rows, self.n_labels)
+        class_of_row = classes[order].numpy()
+        right, can_be = nearest_is_right(now[order].numpy(), class_of_row, self.n_labels)
+        right_before, _ = nearest_is_right(before[order].numpy(), class_of_row, self.n_labels)
         by_row = np.stack([cosines, right, right_before, can_be], axis=1)
         cosine = float(cosines.mean())
         n_scored = max(int(can_be.sum()), 1)
@@ -227,13 +227,13 @@ def nearest_is_right(vectors: np.ndarray, classes: np.ndarray, n_labels: int) ->
         _, label, counts = np.unique(classes[rows], return_inverse=True, return_counts=True)
         sums = np.zeros((len(counts), unit.shape[1]))
         np.add.at(sums, label, unit[rows])
-        cosines = unit[rows] @ _of_length_one(sums).T
-        own = _of_length_one(sums[label] - unit[rows])
+        cosines = unit[rows] @ _unit_vectors(sums).T
+        own = _unit_vectors(sums[label] - unit[rows])
         cosines[np.arange(len(rows)), label] = (unit[rows] * own).sum(1)
         can_be[rows] = counts[label] > 1
         right[rows] = can_be[rows] & (cosines.argmax(1) == label)
     return right, can_be
 
 
-def _of_length_one(vectors: np.ndarray) -> np.ndarray:
+def _unit_vectors(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

@@ -53,9 +53,9 @@ class SplitScores(ABC):
             if name in self.values:
                 has_rows = counts.sum() > 1
                 intervals[name] = _interval(name, self.values[name], scores, sizes.get(name)) if has_rows else None
-        own_classes = self.of_classes(own)
+        own_classes = self.counts_by_class(own)
         per_class = {}
-        for name, (_, drawn_counts) in self.of_classes(drawn).items():
+        for name, (_, drawn_counts) in self.counts_by_class(drawn).items():
             _, own_counts = own_classes[name]
             per_class[name] = _with_f1_intervals(getattr(self, name), own_counts, drawn_counts)
         return replace(self, intervals=intervals, **per_class)
@@ -64,7 +64,7 @@ class SplitScores(ABC):
         """Return how many independent observations each score that is a proportion rests on, from totals, [columns]."""
         return {}
 
-    def of_classes(self, totals: np.ndarray) -> dict[str, tuple[Sequence[str], np.ndarray]]:
+    def counts_by_class(self, totals: np.ndarray) -> dict[str, tuple[Sequence[str], np.ndarray]]:
         """Return single classes' names and counts, [..., 3, classes], by the field that holds their scores."""
         return {}
 
@@ -92,7 +92,7 @@ class PredictionScores(SplitScores):
     predicted: Any
 
     @classmethod
-    def of(
+    def from_predictions(
         cls, labels: Any, predicted: Any, *, rows: np.ndarray | None = None, loss: float | None = None, **fields: Any
     ) -> Self:
         """Return the scores that follow from labels and predictions, after the mean `loss` if it is known.
@@ -107,8 +107,8 @@ class PredictionScores(SplitScores):
         if loss is not None:
             scores.values["loss"] = loss
         scores.values.update((name, float(score)) for name, score in scores.scores_of(totals).items())
-        of_each = {name: by_class(counts, names) for name, (names, counts) in scores.of_classes(totals).items()}
-        return replace(scores, **of_each)
+        by_field = {name: by_class(counts, names) for name, (names, counts) in scores.counts_by_class(totals).items()}
+        return replace(scores, **by_field)
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float] | None]:
         """Return by how much the main score is better than that of other predictions, and the 95% interval: None of one
@@ -180,7 +180,7 @@ class ClassScores(PredictionScores):
         sizes.pop("matthews", None)  # a correlation is no proportion
         return sizes
 
-    def of_classes(self, totals: np.ndarray) -> dict[str, tuple[Sequence[str], np.ndarray]]:
+    def counts_by_class(self, totals: np.ndarray) -> dict[str, tuple[Sequence[str], np.ndarray]]:
         return {"per_class": (self.label_names, self.counts(totals))}
 
     def details(self) -> dict[str, Any]:

@@ -79,9 +79,9 @@ def classification_scores(
     """Return the scores of class ids, [n] each. `positive` is the class that F1 of two is about; `fields` are further
     ones of `ClassificationScores.of`.
     """
-    of_two = positive if len(names) == 2 else None
-    return ClassificationScores.of(
-        labels, predicted, label_names=list(names), main_score=main_score, positive=of_two, **fields
+    positive_class = positive if len(names) == 2 else None
+    return ClassificationScores.from_predictions(
+        labels, predicted, label_names=list(names), main_score=main_score, positive=positive_class, **fields
     )
 
 
@@ -164,8 +164,8 @@ class LabelSetScores(ClassScores):
         """
         by_label = []
         for column, marks in enumerate(self.labels.T):
-            of_label = None if weights is None else np.array([1.0, weights[column]])
-            by_label.append(cross_entropy_of_frequencies(marks.astype(np.int64), 2, of_label))
+            label_weights = None if weights is None else np.array([1.0, weights[column]])
+            by_label.append(cross_entropy_of_frequencies(marks.astype(np.int64), 2, label_weights))
         return float(np.mean(by_label))
 
     def details(self) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class LabelSetMetrics(TextMetrics):
         probabilities = logits.double().sigmoid().numpy()
         thresholds = self._thresholds_on(probabilities, labels)
         predicted = probabilities >= thresholds
-        scores = LabelSetScores.of(
+        scores = LabelSetScores.from_predictions(
             labels,
             predicted,
             rows=rows,
@@ -244,9 +244,9 @@ class NumberScores(PredictionScores):
         ranks = rankdata(self.labels)
         for side in np.stack([self.predicted, *others]).astype(np.float64):
             errors = side - self.labels
-            of_numbers = _moments(self.labels, side)
-            of_ranks = _moments(ranks, rankdata(side))
-            columns.append((*of_numbers, *of_ranks, abs(errors), errors**2))
+            moments = _moments(self.labels, side)
+            rank_moments = _moments(ranks, rankdata(side))
+            columns.append((*moments, *rank_moments, abs(errors), errors**2))
         return np.array(columns).transpose(2, 0, 1), np.ones(self.n, np.int64)
 
     def loss_of_frequencies(self, weights: np.ndarray | None = None) -> float | None:
@@ -298,7 +298,9 @@ class RegressionMetrics(TextMetrics):
         losses = (scaled[1] - scaled[0]) ** 2
         refuse_non_finite(losses)
         labels, predicted = (rounded(side * self.deviation + self.mean, self.deviation) for side in scaled)
-        return NumberScores.of(labels, predicted, rows=rows, loss=float(losses.mean()), main_score=self.main_score)
+        return NumberScores.from_predictions(
+            labels, predicted, rows=rows, loss=float(losses.mean()), main_score=self.main_score
+        )
 
 
 def rounded(numbers: np.ndarray, deviation: float) -> np.ndarray:

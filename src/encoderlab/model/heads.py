@@ -224,8 +224,8 @@ class EncoderWithHeads(nn.Module):
         self.pool = build_pooling(config) if pools else None
         self.dropout = Dropout(config.dropout)
         self.separates_pairs = config.pairs is Pairs.separate and heads.sequence_classes is not None
-        of_labels = heads.sequence_classes is not None or heads.token_classes is not None
-        transforms = config.head is Head.prediction and of_labels and not self.separates_pairs and not heads.vocabulary
+        has_labels = heads.sequence_classes is not None or heads.token_classes is not None
+        transforms = config.head is Head.prediction and has_labels and not self.separates_pairs and not heads.vocabulary
         self.transform = PredictionHead(config) if transforms else nn.Identity()
         width = config.d_model * (WIDTH if self.separates_pairs else 1)
         self.sequence_head = None if heads.sequence_classes is None else nn.Linear(width, heads.sequence_classes)

@@ -8,6 +8,7 @@ host.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -38,32 +39,25 @@ def worth_packing(n_tokens: int, input_ids: Ids, *, kernel: bool) -> bool:
     return kernel or n_tokens < 0.9 * input_ids.numel()
 
 
+@dataclass(eq=False)
 class Layout:
     """The tokens of a batch: padded, [batch, width, ...], or packed one after another, [tokens, ...].
 
     `pad` and `pack` convert between the two; if nothing is packed, both return the tensor unchanged. `positions` are
     the tokens' positions in their sequences; `mask` is True at those that may be attended to (None: all). Packed tokens
-    come from the `slots` of the flattened padded batch; those of sequence i are `bounds[i]` to `bounds[i + 1]`.
+    come from the `slots` of the flattened padded batch; those of sequence i are `bounds[i]` to `bounds[i + 1]`. `real`
+    is True at the tokens of that batch that are kept. `bias` is added to the attention scores: [heads, attending
+    position, attended position].
     """
 
-    def __init__(
-        self,
-        batch: int,
-        width: int,
-        positions: slice | Int[Tensor, " tokens"],
-        mask: Mask | None = None,
-        slots: Int[Tensor, " tokens"] | None = None,
-        bounds: Int[Tensor, " bounds"] | None = None,
-    ) -> None:
-        self.batch = batch
-        self.width = width
-        self.positions = positions
-        self.mask = mask
-        self.slots = slots
-        self.bounds = bounds
-        # What is added to the attention scores: [heads, attending position, attended position]
-        self.bias: Float[Tensor, "heads width width"] | None = None
-        self.real: Tensor | None = None  # if packed: True at the tokens of the flattened padded batch that are kept
+    batch: int
+    width: int
+    positions: slice | Int[Tensor, " tokens"]
+    mask: Mask | None = None
+    slots: Int[Tensor, " tokens"] | None = None
+    bounds: Int[Tensor, " bounds"] | None = None
+    real: Bool[Tensor, " slots"] | None = None
+    bias: Float[Tensor, "heads width width"] | None = None
 
     @classmethod
     def padded(cls, batch: int, length: int, attention_mask: Mask | None = None) -> Layout:
@@ -76,9 +70,8 @@ class Layout:
         batch, length = attention_mask.shape
         real = attention_mask.flatten()
         slots = torch.nonzero_static(real, size=n_tokens).flatten()
-        layout = cls(batch, length, slots % length, attendable(attention_mask), slots, _bounds(slots // length, batch))
-        layout.real = real
-        return layout
+        bounds = _bounds(slots // length, batch)
+        return cls(batch, length, slots % length, attendable(attention_mask), slots, bounds, real)
 
     def pack(self, x: Shaped[Tensor, "batch width *features"]) -> Shaped[Tensor, "*tokens"]:
         """Return the tokens of this layout from a padded batch."""

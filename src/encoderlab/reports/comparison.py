@@ -90,11 +90,11 @@ def distinguishing(
     def says_less(name: str) -> tuple[bool, ...]:
         is_typed = name in explicit
         is_of_typed_group = name.partition(".")[0] in explicit
-        some_lack = any(of_run.get(name) is None for of_run in settings)
+        some_lack = any(run_settings.get(name) is None for run_settings in settings)
         return name != "encoder", not is_typed, not is_of_typed_group, name.rpartition(".")[2] != "name", some_lack
 
     def kinds(names: Sequence[str]) -> int:
-        return len({repr([of_run.get(name) for name in names]) for of_run in settings})
+        return len({repr([run_settings.get(name) for name in names]) for run_settings in settings})
 
     selected: list[str] = []
     for name in sorted(differing, key=says_less):
@@ -112,7 +112,7 @@ def _exclusive(
     exclusive: dict[str, None] = {}
     for name in selected:
         for other in candidates:
-            if all((of_run.get(name) is None) != (of_run.get(other) is None) for of_run in settings):
+            if all((run_settings.get(name) is None) != (run_settings.get(other) is None) for run_settings in settings):
                 exclusive |= {name: None, other: None}
     return exclusive
 

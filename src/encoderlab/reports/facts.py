@@ -143,7 +143,7 @@ def survey_tables(splits: Mapping[str, Mapping[str, Any]]) -> list[Table]:
         return [*tables, Table(("numbers", *keys), rows)]
     counts = [split["labels"] for split in splits.values()]
     labels = list(counts[0])[:MOST_LABELS] if counts else []
-    rows = [[wording.shown(label, 80), *(_label_share(of_split, label) for of_split in counts)] for label in labels]
+    rows = [[wording.shown(label, 80), *(_label_share(own, label) for own in counts)] for label in labels]
     return [*tables, Table(("label", *splits), rows)] if rows else tables
 
 
@@ -163,8 +163,8 @@ def survey_section(facts: Facts, notes: Sequence[str] = ()) -> list[Block]:
 
 def _left_out(facts: Facts) -> list[str]:
     """Return a note on the rows of the training file without a label, if it has any."""
-    of_origin = (facts["environment"]["dataset"] or {}).get("origin") or {}
-    n_left = of_origin.get("rows_without_label", 0)
+    origin_facts = (facts["environment"]["dataset"] or {}).get("origin") or {}
+    n_left = origin_facts.get("rows_without_label", 0)
     why = "Not among the training rows, because they have no label"
     return [f"{why}: {wording.counted(n_left, 'row')}"] if n_left else []
 

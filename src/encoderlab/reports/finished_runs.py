@@ -70,7 +70,7 @@ def read_run(folder: Path) -> FinishedRun:
     settings = dict(flat_settings(_read(folder / "config.yaml", yaml.safe_load)))
     try:
         if environment["command"] == "eval":
-            settings = _of_evaluated_run(settings)
+            settings = _with_evaluated_run(settings)
         if "model.name" in settings:  # `encoder` is the model the user chose: `init_from`, or the preset's name
             preset = settings.pop("model.name")
             start = settings.pop("init_from", None)
@@ -103,14 +103,16 @@ def _explicit_names(overrides: Sequence[str] | None) -> frozenset[str] | None:
     return frozenset("encoder" if name in ("model", "init_from") else name for name in names)
 
 
-def _of_evaluated_run(settings: dict[str, Any]) -> dict[str, Any]:
+def _with_evaluated_run(settings: dict[str, Any]) -> dict[str, Any]:
     """Return an evaluation's settings with those of the run it scored, by which evaluations are grouped."""
     evaluated = Path(str(settings.get("run")))
     config = (evaluated.parent if evaluated.name == "model" else evaluated) / "config.yaml"
     if not config.is_file():
         return settings | {"model": settings.get("run")}
-    of_data = {name: value for name, value in settings.items() if name.startswith("dataset") and value is not None}
-    return dict(flat_settings(_read(config, yaml.safe_load))) | of_data
+    data_settings = {
+        name: value for name, value in settings.items() if name.startswith("dataset") and value is not None
+    }
+    return dict(flat_settings(_read(config, yaml.safe_load))) | data_settings
 
 
 def _read(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
@@ -144,7 +146,7 @@ def read_predictions(runs: Sequence[FinishedRun]) -> list[PredictionScores]:
 
 def _first_words(ids: Sequence[np.ndarray], n_words: np.ndarray) -> list[np.ndarray]:
     """Return the label ids of the first words of each sentence, `n_words` of them, [sentences]."""
-    return [of_sentence[:n] for of_sentence, n in zip(ids, n_words, strict=True)]
+    return [sentence_ids[:n] for sentence_ids, n in zip(ids, n_words, strict=True)]
 
 
 def _columns_of(run: FinishedRun) -> tuple[Any, Any]:

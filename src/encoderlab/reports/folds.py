@@ -54,15 +54,15 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
     scores = [report["splits"][TESTED] for report in reports]
     first = reports[0]
     main_score = first["main_score"]
-    n_rows = sum(of_fold["n"] for of_fold in scores)
+    n_rows = sum(fold_scores["n"] for fold_scores in scores)
     test_to_train = n_rows / sum(fold.trained_on for fold in folds)
 
     # The mean of each score that all folds have, with its interval.
     names = []
     for name in scores[0]:
-        if name != "n" and all(_is_number(of_fold.get(name)) for of_fold in scores):
+        if name != "n" and all(_is_number(fold_scores.get(name)) for fold_scores in scores):
             names.append(name)
-    over = {name: mean_of([of_fold[name] for of_fold in scores], test_to_train) for name in names}
+    over = {name: mean_of([fold_scores[name] for fold_scores in scores], test_to_train) for name in names}
     means: dict[str, Any] = {"n": n_rows}
     if "positive_label" in scores[0]:
         means["positive_label"] = scores[0]["positive_label"]
@@ -79,9 +79,9 @@ def build_folds_report(folds: Sequence[Fold], unused_test_rows: int = 0) -> dict
         why = "because folds are made of the training rows"
         notes.append(f"The test split ({unused_test_rows:,} rows) was not used, {why}")
     each_fold = []
-    for number, (fold, of_fold) in enumerate(zip(folds, scores, strict=True), start=1):
-        about = {"fold": number, "folder": fold.folder.name, "trained_on": fold.trained_on, "n": of_fold["n"]}
-        each_fold.append(about | {name: of_fold[name] for name in names})
+    for number, (fold, fold_scores) in enumerate(zip(folds, scores, strict=True), start=1):
+        about = {"fold": number, "folder": fold.folder.name, "trained_on": fold.trained_on, "n": fold_scores["n"]}
+        each_fold.append(about | {name: fold_scores[name] for name in names})
 
     report = {
         **{name: first.get(name) for name in ("command", "task", "data", "seed", "init_from", "model", "main_score")},
@@ -106,11 +106,11 @@ def _per_class(scores: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float
     """Return precision, recall and F1 of each class over the folds, weighted by its rows; `support` counts all."""
     per_class = {}
     for name in scores[0].get("per_class", {}):
-        of_folds = [of_fold["per_class"][name] for of_fold in scores]
-        support = sum(own["support"] for own in of_folds)
+        each_fold = [fold_scores["per_class"][name] for fold_scores in scores]
+        support = sum(own["support"] for own in each_fold)
         means = {}
         for key in ("precision", "recall", "f1"):
-            weighted = sum(own[key] * own["support"] for own in of_folds)
+            weighted = sum(own[key] * own["support"] for own in each_fold)
             means[key] = weighted / max(support, 1)
         per_class[name] = means | {"support": support}
     return per_class
@@ -122,13 +122,13 @@ def _baselines(
     """Return the mean main score of each baseline that every fold has, and the model's lead over it."""
     baselines = {}
     for name in reports[0]["baselines"]:
-        of_folds = [report["baselines"].get(name, {}) for report in reports]
-        needed = [own.get(key) for own in of_folds for key in (main_score, "model_leads_by")]
+        each_fold = [report["baselines"].get(name, {}) for report in reports]
+        needed = [own.get(key) for own in each_fold for key in (main_score, "model_leads_by")]
         if all(_is_number(value) for value in needed):
-            lead = mean_of([own["model_leads_by"] for own in of_folds], test_to_train)
+            lead = mean_of([own["model_leads_by"] for own in each_fold], test_to_train)
             baselines[name] = {
-                main_score: float(np.mean([own[main_score] for own in of_folds])),
-                "seconds": sum(own.get("seconds") or 0 for own in of_folds),
+                main_score: float(np.mean([own[main_score] for own in each_fold])),
+                "seconds": sum(own.get("seconds") or 0 for own in each_fold),
                 "model_leads_by": lead.value,
                 "model_leads_by_ci95": lead.interval,
             }
@@ -150,11 +150,11 @@ def out_of_fold_table(
     rows_of_folds = []
     for fold, path in enumerate(predictions, start=1):
         rows = np.flatnonzero(folds == fold)
-        of_fold = pd.read_csv(path, dtype=str, keep_default_na=False).loc[:, "text":]  # after the places
-        if len(of_fold) != len(rows):
+        fold_table = pd.read_csv(path, dtype=str, keep_default_na=False).loc[:, "text":]  # after the places
+        if len(fold_table) != len(rows):
             problem = f"{path} does not contain the {len(rows):,} rows of its fold"
             raise DataError(problem, remedy="Delete that fold's folder, and resume")
-        tables.append(of_fold)
+        tables.append(fold_table)
         rows_of_folds.append(rows)
     order = np.argsort(np.concatenate(rows_of_folds))
     table = pd.concat(tables, ignore_index=True).iloc[order].reset_index(drop=True)
@@ -195,7 +195,7 @@ def labels_to_check(table: pd.DataFrame, names: Sequence[str], target: str) -> p
         shares = assigned.mean(0)
         most_frequent = np.maximum(shares, 1 - shares).mean()
         rows, judged = np.nonzero(~right)
-        of_label = np.where(assigned, probabilities, 1 - probabilities)[rows, judged]
+        label_probability = np.where(assigned, probabilities, 1 - probabilities)[rows, judged]
         sets = assigned[rows]
         sets[np.arange(len(rows)), judged] ^= True
         changes = []
@@ -204,8 +204,8 @@ def labels_to_check(table: pd.DataFrame, names: Sequence[str], target: str) -> p
         about = {
             "predicted": [SEPARATOR.join(compress(names, labels)) for labels in sets],
             "change": changes,
-            "probability": 1 - of_label,
-            "probability_of_label": of_label,
+            "probability": 1 - label_probability,
+            "probability_of_label": label_probability,
         }
     else:
         from cleanlab.filter import find_label_issues
@@ -303,10 +303,12 @@ def _folds_table(report: Mapping[str, Any]) -> Table:
 
 def _passage(row: Mapping[Any, Any]) -> Passage:
     """Return a label to check, with its place: the file if there are several, and the line."""
-    of_label, of_predicted = (f" ({wording.percent(row[name])})" for name in ("probability_of_label", "probability"))
+    label_chance, predicted_chance = (
+        f" ({wording.percent(row[name])})" for name in ("probability_of_label", "probability")
+    )
     label, predicted = (wording.shown(row[name], 60) or "no label" for name in ("label", "predicted"))
     place = ", ".join(filter(None, (row.get("file", ""), f"line {row['line']}" if row["line"] else "")))
-    heading = [("labelled ", ""), (label, "bad"), (f"{of_label}, perhaps ", ""), (predicted, "good")]
-    heading.append((f"{of_predicted} · {wording.shown(place, 120)}", "quiet"))
+    heading = [("labelled ", ""), (label, "bad"), (f"{label_chance}, perhaps ", ""), (predicted, "good")]
+    heading.append((f"{predicted_chance} · {wording.shown(place, 120)}", "quiet"))
     texts = [row[name] for name in ("text", "text_pair") if name in row]
     return Passage(heading, [[{"text": wording.shown(text), "weight": 0}] for text in texts])

@@ -76,8 +76,8 @@ def write_predictions(
     columns |= {"label": (_named(label, label_names) for label in scores.labels)}
     columns |= {"predicted": (_named(label, label_names) for label in scores.predicted)}
     if probabilities is not None:  # generators: lists of all cells would take many times the memory of the array
-        for name, of_class in zip(label_names, probabilities.T, strict=True):
-            columns[f"probability_{name}"] = (float(f"{chance:.6g}") for chance in of_class)
+        for name, chances in zip(label_names, probabilities.T, strict=True):
+            columns[f"probability_{name}"] = (float(f"{chance:.6g}") for chance in chances)
     if carried is not None:
         for name, free in carried_names(carried.column_names, columns).items():
             columns[free] = _cells(carried, name)

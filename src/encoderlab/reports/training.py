@@ -102,7 +102,7 @@ def build_report(
     verdict = verdict_on(compared, f"The model's {score_name}", where=", on the same rows")
     report = run_report(run, splits, baselines=compared, verdict=verdict)
     if isinstance(scores, ClassificationScores) and scores.probabilities is not None:
-        warning = scarce_classes(split, {name: int(of_class["support"]) for name, of_class in scores.per_class.items()})
+        warning = scarce_classes(split, {name: int(own["support"]) for name, own in scores.per_class.items()})
         if warning:
             report["notes"].append(warning)
     for name, baseline in baselines.items():
@@ -237,7 +237,7 @@ def headline(report: Mapping[str, Any]) -> str:
     main_score = report["main_score"]
     words = f"{wording.named_score(main_score, scored)} {wording.with_interval(scored, main_score)}"
     words += f" on {report['scored_split']} ({wording.counted(scored['n'], 'row')})"
-    support = {name: of_class["support"] for name, of_class in scored.get("per_class", {}).items()}
+    support = {name: class_scores["support"] for name, class_scores in scored.get("per_class", {}).items()}
     if "confusion" not in scored:
         return words
     has_majority = max(support.values()) > MAJORITY * sum(support.values())

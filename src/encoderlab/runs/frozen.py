@@ -179,7 +179,7 @@ def set_linear_head(model: Model, rows: ExampleRows, *, tuned: bool = False) -> 
     regression = LogisticRegression(C=strength, max_iter=1000, class_weight=weights)
     with one_thread_quietly():
         if tuned:
-            choose_strength(regression, "C", "neg_log_loss", scaled, classes, len(model.labels), rows.weights)
+            choose_strength(regression, scaled, classes, len(model.labels), rows.weights)
         regression.fit(scaled, classes, rows.weights)
 
     # The head reads the features as they are.

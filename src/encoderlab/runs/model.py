@@ -264,7 +264,7 @@ class Model:
         vectors = prediction.sequence_vectors
         if self.novelty is None or vectors is None:
             return predictions
-        novelties = self.novelty.of(vectors.float().cpu().numpy())
+        novelties = self.novelty.measure(vectors.float().cpu().numpy())
         return [replace(one, novelty=novelty) for one, novelty in zip(predictions, novelties.tolist(), strict=True)]
 
     def outputs(self, rows: ExampleRows, read: Callable[[Prediction, Batch], Iterable[Output]]) -> list[Output]:

@@ -222,7 +222,7 @@ def micro_batch_count(requested: RunConfig, config: RunConfig, processes: Proces
     if config.task.of_vectors:
         assert config.training.accumulate is not None
         return MicroBatchCount(config.training.accumulate, "of rows that are compared")
-    return MicroBatchCount.of(accumulate_as_set(requested, processes), config.training, processes)
+    return MicroBatchCount.from_settings(accumulate_as_set(requested, processes), config.training, processes)
 
 
 def _check_command(config: RunConfig, command: str, processes: Processes) -> None:

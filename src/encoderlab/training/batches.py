@@ -6,8 +6,8 @@ The rows of a step are drawn first and then distributed over the processes, so n
 process without a row computes a batch `without_rows`, because all processes synchronise after each micro-batch. A
 thread prepares the next batches on the loop's own stream.
 
-A batch is what one optimizer step sees, and `training.batch_size` counts its rows. `training.accumulate` says in how
-many micro-batches it is computed, which changes only the order in which dropout draws: summed losses are divided by the
+A step sees one batch, and `training.batch_size` counts its rows. `training.accumulate` says in how many micro-batches,
+each a `Batch`, it is computed, which changes only the order in which dropout draws: summed losses are divided by the
 number of targets in the whole batch. If it is not set, a GPU computes batches whole until memory runs out. The failed
 step, which has not changed the weights, is then repeated in twice as many micro-batches, as are all later ones. A CPU
 gives no such warning, because the system ends a process that takes too much; there, a fixed bound decides.
@@ -276,7 +276,7 @@ class MicroBatchCount:
     open: bool = False
 
     @classmethod
-    def of(cls, accumulate: int | None, settled: TrainingConfig, processes: Processes) -> MicroBatchCount:
+    def from_settings(cls, accumulate: int | None, settled: TrainingConfig, processes: Processes) -> MicroBatchCount:
         """Return the micro-batches of the `settled` settings; their number is open if `accumulate` was left so.
 
         Several processes would have to run out of memory together: each waits for the others after every micro-batch.

@@ -129,18 +129,18 @@ def evaluate(
     try:
         batches = _until_interrupted(batches, processes)
         predicted = predict_batches(batches, columns, compute, independent=alone)
-        kept = [of_batch for _, of_batch in predicted if of_batch is not None]
+        kept = [scored for _, scored in predicted if scored is not None]
     finally:
         model.train(was_training)
 
     # Score, on the main process if there are several: there the batches are put into the order of a single one.
     if alone:
         return metrics.scores(kept)
-    collected = processes.gather([tuple(column.cpu() for column in of_batch) for of_batch in kept])
+    collected = processes.gather([tuple(column.cpu() for column in scored) for scored in kept])
 
     def scores() -> SplitScores:
         in_turn = chain.from_iterable(zip_longest(*(collected or ())))
-        return metrics.scores([of_batch for of_batch in in_turn if of_batch is not None])
+        return metrics.scores([scored for scored in in_turn if scored is not None])
 
     return processes.broadcast_from_main(scores)
 

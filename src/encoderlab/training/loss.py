@@ -32,7 +32,7 @@ def losses(
     teacher = batch.teacher
     share = 1.0 if teacher is None else 1.0 - teacher.weight  # of the labels
     if prediction.sequence_logits is not None and batch.labels is not None:
-        logits = _of_rows(prediction.sequence_logits, batch).float()
+        logits = _counted_rows(prediction.sequence_logits, batch).float()
         summed["sequence"] = share * sequence_loss(logits, batch.labels, label_weights, batch.weights)
     if prediction.token_logits is not None and batch.token_labels is not None:
         logits = prediction.token_logits.float()
@@ -94,13 +94,16 @@ def count_targets(batch: Batch) -> dict[str, int]:
 
 def _teacher_losses(prediction: Prediction, batch: Batch, teacher: TeacherOutputs) -> Iterator[tuple[str, Tensor]]:
     """Yield the names and losses (scalars) against the teacher's logits or, if it has none, against its vectors."""
-    logits, vectors = (_of_rows(x, batch) for x in (prediction.sequence_logits, prediction.sequence_vectors))
+    logits, vectors = (_counted_rows(x, batch) for x in (prediction.sequence_logits, prediction.sequence_vectors))
     sequences = (logits, teacher.sequence_logits, vectors, teacher.sequence_vectors)
     tokens = (prediction.token_logits, teacher.token_logits, prediction.token_vectors, teacher.token_vectors)
     weights = {"teacher_sequence": teacher.sequence_vector_weight, "teacher_token": teacher.token_vector_weight}
-    for name, (logits, of_teacher, vectors, others) in {"teacher_sequence": sequences, "teacher_token": tokens}.items():
-        if logits is not None and of_teacher is not None:
-            yield name, teacher.weight * soft_cross_entropy(logits, of_teacher, teacher.temperature)
+    for name, (logits, teacher_logits, vectors, others) in {
+        "teacher_sequence": sequences,
+        "teacher_token": tokens,
+    }.items():
+        if logits is not None and teacher_logits is not None:
+            yield name, teacher.weight * soft_cross_entropy(logits, teacher_logits, teacher.temperature)
         elif vectors is not None and others is not None:
             yield name, teacher.weight * weights[name] * cosine_distance(vectors, others)
 
@@ -146,6 +149,6 @@ def contrastive_loss(
     return by_anchor.sum()
 
 
-def _of_rows(output: Tensor | None, batch: Batch) -> Any:
+def _counted_rows(output: Tensor | None, batch: Batch) -> Any:
     """Return the predictions of the rows that count; none for a batch without rows."""
     return output if output is None or len(batch.rows) else output[:0]
