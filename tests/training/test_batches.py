@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from encoderlab.batch import Prediction
+from encoderlab.model.config import ModelConfig, TransformersConfig
 from encoderlab.model.layers import Dropout
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import Processes
@@ -31,6 +32,7 @@ from tests.stand_ins import random_rows, rows_of
 
 PAD = 0
 CPU = torch.device("cpu")
+NARROW = ModelConfig(d_model=128)
 
 
 lengths_of_rows = st.lists(st.integers(1, 12), min_size=1, max_size=40)
@@ -86,11 +88,18 @@ def test_batches_after_any_step_are_those_of_a_run_that_never_stopped(after, bat
     assert facts(after) == facts(0)[after:]
 
 
+def test_rows_that_an_encoder_pads_to_its_window_are_scored_in_batches_of_no_more_tokens():
+    store = rows_of([[1] * 3] * 40)
+    batches = list(scoring_batches(store, PAD, CPU, TransformersConfig(transformers={"attention_window": [256, 512]})))
+    assert max(map(len, batches)) == 4096 // 512
+    assert max(map(len, scoring_batches(store, PAD, CPU, NARROW))) == 40
+
+
 @given(lengths=st.lists(st.integers(1, 3000), min_size=1, max_size=60))
 @settings(deadline=None, max_examples=30)
 def test_scoring_reads_every_row_once_in_batches_of_bounded_size(lengths):
     store = rows_of([[1] * n for n in lengths])
-    batches = list(scoring_batches(store, PAD, CPU, 128))
+    batches = list(scoring_batches(store, PAD, CPU, NARROW))
     assert sorted(torch.cat([batch.rows for batch in batches]).tolist()) == list(range(len(lengths)))
     assert all(batch.input_ids.numel() <= 8192 or len(batch) == 1 for batch in batches)
 
@@ -140,8 +149,8 @@ def test_a_step_has_the_same_rows_in_the_same_order_for_any_number_of_processes(
 @settings(deadline=None, max_examples=40)
 def test_scoring_batches_are_distributed_as_one_process_would_compose_them(lengths, size):
     store = rows_of([[1] * n * 400 for n in lengths])
-    alone = [batch.rows.tolist() for batch in scoring_batches(store, PAD, CPU, 128)]
-    of_each = [list(scoring_batches(store, PAD, CPU, 128, Processes(rank, size))) for rank in range(size)]
+    alone = [batch.rows.tolist() for batch in scoring_batches(store, PAD, CPU, NARROW)]
+    of_each = [list(scoring_batches(store, PAD, CPU, NARROW, Processes(rank, size))) for rank in range(size)]
     assert len({len(batches) for batches in of_each}) == 1
     in_turn = [batch.rows.tolist() for round_ in zip(*of_each, strict=True) for batch in round_]
     assert [rows for rows in in_turn if rows] == alone

@@ -245,6 +245,11 @@ class ModelConfig(ModelChoice):
         return self
 
     @property
+    def shortest_computed(self) -> int:
+        """Return how many tokens are computed of each sequence at least."""
+        return 1
+
+    @property
     def keeps_pooling(self) -> bool:
         """Return whether classifiers that start from such an encoder pool as its family does, trained so or not."""
         return self.family is not None
@@ -303,6 +308,12 @@ class TransformersConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_sizes(self.transformers)
+
+    @property
+    def shortest_computed(self) -> int:
+        """Return Longformer's window, to which it pads every sequence; 1 for others."""
+        windows = self.transformers.get("attention_window", 1)
+        return max(windows) if isinstance(windows, list) else windows
 
     @property
     def keeps_pooling(self) -> bool:

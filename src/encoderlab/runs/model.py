@@ -167,7 +167,7 @@ class Model:
 
     def scoring_batches(self, rows: Rows, processes: Processes = SINGLE_PROCESS) -> Iterator[Batch]:
         """Yield each of `rows` once, on the model's device; the `processes` take batches in turn."""
-        return scoring_batches(rows, self.tokenizer.pad_id, self.compute.device, self.shape.d_model, processes)
+        return scoring_batches(rows, self.tokenizer.pad_id, self.compute.device, self.shape, processes)
 
     def evaluate(self, rows: Rows) -> SplitScores:
         """Score the model on all of `rows`; the processes of the run share them."""

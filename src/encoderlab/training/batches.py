@@ -186,19 +186,20 @@ def _batch(drawn: Epoch, rows: np.ndarray, among: np.ndarray, pad_id: int, devic
 
 
 def scoring_batches(
-    rows: Rows, pad_id: int, device: torch.device, d_model: int, processes: Processes = SINGLE_PROCESS
+    rows: Rows, pad_id: int, device: torch.device, shape: ModelConfig, processes: Processes = SINGLE_PROCESS
 ) -> Iterator[Batch]:
     """Yield every row once, shortest first, in batches of about equally many tokens; random draws are the same each
     time.
 
     The `processes` take one batch each in turn. In the last round there may be too few batches; some processes then get
-    one without rows. On a CPU, batches for a model narrower than 256 (`d_model`) have more tokens.
+    one without rows. On a CPU, batches for an encoder (`shape`) narrower than 256 have more tokens.
     """
 
     def batches() -> Iterator[Batch]:
         drawn = rows.epoch(EVALUATION_SEED, 0)
-        on_cpu = min(max(EVALUATION_WORK // d_model**2, FEWEST_EVALUATION_TOKENS), MOST_EVALUATION_TOKENS)
-        rows_of_batches = list(_scoring_rows(drawn.lengths, GPU_EVALUATION_TOKENS if device.type == "cuda" else on_cpu))
+        on_cpu = min(max(EVALUATION_WORK // shape.d_model**2, FEWEST_EVALUATION_TOKENS), MOST_EVALUATION_TOKENS)
+        tokens = GPU_EVALUATION_TOKENS if device.type == "cuda" else on_cpu
+        rows_of_batches = list(_scoring_rows(np.maximum(drawn.lengths, shape.shortest_computed), tokens))
         rows_of_batches += [np.arange(0)] * (-len(rows_of_batches) % processes.size)
         for batch_rows in rows_of_batches[processes.rank :: processes.size]:
             yield _batch(drawn, batch_rows, rows_of_batches[0], pad_id, device)
@@ -300,6 +301,7 @@ def initial_micro_batches(
     if device != "cpu":
         return 1
     share = -(-training.batch_size // processes)
+    longest = max(longest, model.shortest_computed)
     rows = max(CPU_BOUND // (longest * model.n_layers * model.d_model), 1)
     return min(-(-share // rows), share)
 
