@@ -9,7 +9,6 @@ from pathlib import Path
 
 from benchmarks import gpu
 from benchmarks.comparing import Settings, run_job, why_skipped
-from benchmarks.drift import DRIFT_SETS, drifting
 from benchmarks.few_peer import PEERS
 from benchmarks.few_rows import FEW_SETS, MINILM, ROWS, few_rows
 from benchmarks.jobs import JOBS
@@ -17,8 +16,11 @@ from benchmarks.processes import ROOT, checked, cores
 from benchmarks.selecting import ROUNDS, SELECT_SETS, selecting, selecting_and_finetuning
 from benchmarks.suite import KINDS, SETS, suite
 from benchmarks.unlabelled import FEWEST_ROWS, UNLABELLED_SETS, unlabelled_texts
-from benchmarks.unlike import UNLIKE_SETS, unlike
+from benchmarks.unlike import DRIFT_SETS, UNLIKE_SETS, drifting, unlike
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError
+
+# The folder below outputs/ of each command that compares methods on the sets of the suite.
+OUTPUTS = {"few": "few", "select": "select", "unlabelled": "select", "unlike": "unlike", "drift": "select"}
 
 
 def main() -> None:
@@ -139,18 +141,8 @@ def _parser() -> argparse.ArgumentParser:
         if name == "gpu":
             one.add_argument("--minutes", type=float, default=8.0, help="time for everything (default: 8)")
             one.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cuda, or with --small cpu")
-        if name in ("few", "select", "unlabelled", "unlike", "drift"):
-            suite_folder = Path(os.environ.get("ENCODERLAB_SUITE", ROOT.parent / "shared" / "suite"))
-            one.add_argument("--suite", type=Path, default=suite_folder, help="folder of the data (../shared/suite)")
-        if name == "few":
-            one.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS, help="rows per label (default: all four)")
-            one.add_argument("--seeds", nargs="+", default=("0", "1", "2"), help="seeds (default: 0 1 2)")
-            one.add_argument("--output", type=Path, default=Path("outputs/few"), help="folder of the runs")
-            peers = f"what others use, with the folder of its model: {', '.join((*PEERS, MINILM))}"
-            one.add_argument("--peers", nargs="*", default=(), metavar="NAME=FOLDER", help=peers)
-            one.add_argument("--plot", type=Path, default=ROOT / "docs" / "images" / "few_rows.png", help="the curve")
-        if name in OPTIONS:
-            OPTIONS[name](one)
+        if name in OUTPUTS:
+            _add_options_of_comparison(name, one)
         if name == "suite":
             choices = f"sets={','.join(SETS)} kinds={','.join(KINDS)} seeds=0,1,2"
             folders = "suite=FOLDER (of the data; default: $ENCODERLAB_SUITE) output=FOLDER (of the runs)"
@@ -159,37 +151,31 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_options_of_select(one: argparse.ArgumentParser) -> None:
-    one.add_argument("--output", type=Path, default=Path("outputs/select"), help="folder of the vectors")
-    one.add_argument("--draws", type=int, default=5, help="how often (default: 5)")
-    one.add_argument("--split", choices=("validation", "test"), default="test", help="scored (default: test)")
-    one.add_argument("--finetune", type=int, choices=range(1, ROUNDS + 1), help="finetune after so many rounds")
-
-
-def _add_options_of_unlike(one: argparse.ArgumentParser) -> None:
-    one.add_argument("--output", type=Path, default=Path("outputs/unlike"), help="folder of the runs")
-    one.add_argument("--split", choices=("validation", "test"), default="test", help="scored (default: test)")
-
-
-def _add_options_of_drift(one: argparse.ArgumentParser) -> None:
-    one.add_argument("--output", type=Path, default=Path("outputs/select"), help="folder of the vectors")
-    one.add_argument("--trials", type=int, default=100, help="how often (default: 100)")
-
-
-def _add_options_of_unlabelled(one: argparse.ArgumentParser) -> None:
-    some = " ".join(map(str, FEWEST_ROWS))
-    one.add_argument("--rows", nargs="+", type=int, default=FEWEST_ROWS, help=f"rows per label (default: {some})")
-    one.add_argument("--output", type=Path, default=Path("outputs/select"), help="folder of the vectors")
-    one.add_argument("--draws", type=int, default=5, help="how often (default: 5)")
-    one.add_argument("--split", choices=("validation", "test"), default="test", help="scored (default: test)")
-
-
-OPTIONS = {
-    "select": _add_options_of_select,
-    "unlabelled": _add_options_of_unlabelled,
-    "unlike": _add_options_of_unlike,
-    "drift": _add_options_of_drift,
-}
+def _add_options_of_comparison(name: str, one: argparse.ArgumentParser) -> None:
+    """Add the options of a command that compares methods on the sets of the suite."""
+    suite_folder = Path(os.environ.get("ENCODERLAB_SUITE", ROOT.parent / "shared" / "suite"))
+    one.add_argument("--suite", type=Path, default=suite_folder, help="folder of the data (../shared/suite)")
+    output = Path("outputs") / OUTPUTS[name]
+    one.add_argument("--output", type=Path, default=output, help="folder of the runs or vectors")
+    if name in ("select", "unlabelled"):
+        one.add_argument("--draws", type=int, default=5, help="how often (default: 5)")
+    if name in ("select", "unlabelled", "unlike"):
+        choices = ("validation", "test")
+        one.add_argument("--split", choices=choices, default="test", help="scored (default: test)")
+    if name == "few":
+        one.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS, help="rows per label (default: all four)")
+        one.add_argument("--seeds", nargs="+", default=("0", "1", "2"), help="seeds (default: 0 1 2)")
+        peers = f"what others use, with the folder of its model: {', '.join((*PEERS, MINILM))}"
+        one.add_argument("--peers", nargs="*", default=(), metavar="NAME=FOLDER", help=peers)
+        one.add_argument("--plot", type=Path, default=ROOT / "docs" / "images" / "few_rows.png", help="the curve")
+    if name == "select":
+        rounds = range(1, ROUNDS + 1)
+        one.add_argument("--finetune", type=int, choices=rounds, help="finetune after so many rounds")
+    if name == "unlabelled":
+        some = " ".join(map(str, FEWEST_ROWS))
+        one.add_argument("--rows", nargs="+", type=int, default=FEWEST_ROWS, help=f"per label (default: {some})")
+    if name == "drift":
+        one.add_argument("--trials", type=int, default=100, help="how often (default: 100)")
 
 
 if __name__ == "__main__":

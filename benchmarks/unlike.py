@@ -1,8 +1,13 @@
-"""How well texts with none of a model's labels are told, by the novelty that a run keeps and by its probabilities.
+"""How well texts unlike those of training are told: one that has none of the labels, and texts that have changed.
 
-`python -m benchmarks unlike` finetunes mini-en on each set, by the default command: on CLINC150, whose queries out of
-scope have none of the labels, and on sets of which some labels are left out. The novelty was chosen on validation
-(`--split validation`); what is reported is test. Runs that are finished are kept.
+`python -m benchmarks unlike` compares the novelty that a run keeps with its probabilities. It finetunes mini-en on each
+set, by the default command: on CLINC150, whose queries out of scope have none of the labels, and on sets of which some
+labels are left out. The novelty was chosen on validation (`--split validation`); what is reported is test. Runs that
+are finished are kept.
+
+`python -m benchmarks drift` counts how often `encoderlab data run=... new.csv` finds that texts have changed. It deals
+the training rows of each set to training and new texts at random, and puts rows of the next set in the place of some
+new texts.
 """
 
 from __future__ import annotations
@@ -16,6 +21,9 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.processes import finished, grid, provenance, python
+from benchmarks.selecting import read_texts
+from encoderlab.metrics.novelty import two_sample_test
+from encoderlab.runs.drift import SIGNIFICANT
 from encoderlab.runs.model import Model
 from encoderlab.tasks.task import RowPrediction
 
@@ -23,6 +31,11 @@ SHARE = 0.05  # of texts like the training texts that may be lost
 SPLITS = ("train", "validation", "test")
 OUT_OF_SCOPE = "out_of_scope.csv"  # of CLINC150: 100 rows each of train and validation, then those of test
 VALIDATION_ROWS = 200  # of that file
+
+DRIFT_SETS = ("subjectivity", "sms_spam", "tweet_offensive", "financial_phrasebank", "clinc150")
+NEW_TEXTS = (50, 200, 500)
+MOST_KNOWN = 2_000  # training rows
+FOREIGN = (0.0, 0.05, 0.2)  # shares of the new texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +121,31 @@ def _cells(model: Model, like: Sequence[RowPrediction], others: Sequence[RowPred
     for side in (like, others):
         cells.append(f"{np.mean([abstention.reason(1.0, one.novelty) is not None for one in side]):.1%}")
     return cells
+
+
+def drifting(suite: Path, output: Path, sets: Sequence[str], trials: int) -> None:
+    """Count the alarms on each set, and print a table."""
+    vectors = {name: read_texts(suite, output, name, "train").vectors for name in DRIFT_SETS}
+    lines = []
+    for name in sets:
+        following = DRIFT_SETS[(DRIFT_SETS.index(name) + 1) % len(DRIFT_SETS)]
+        for share in FOREIGN:
+            cells = []
+            for n in NEW_TEXTS:
+                alarms = [_is_alarm(vectors[name], vectors[following], n, share, seed) for seed in range(trials)]
+                cells.append(f"{np.mean(alarms):.0%}")
+            source = f"{share:.0%} of {following}" if share else "the same source"
+            lines.append([name, source, *cells])
+            print(f"  {name}, {source}: {', '.join(cells)}", file=sys.stderr)
+    print("\n".join(grid(["training rows of", "new texts", *(f"{n} texts" for n in NEW_TEXTS)], lines)))
+    print(f"\nShare of {trials} deals with an alarm. {provenance()}.")
+
+
+def _is_alarm(known: np.ndarray, foreign: np.ndarray, n: int, share: float, seed: int) -> bool:
+    """Return whether a deal raises an alarm: `n` new texts, of which this share is foreign, and training rows."""
+    random = np.random.default_rng(seed)
+    n_foreign = round(n * share)
+    rows = random.permutation(len(known))[: MOST_KNOWN + n - n_foreign]
+    others = random.permutation(len(foreign))[:n_foreign]
+    new = np.concatenate([known[rows[: n - n_foreign]], foreign[others]])
+    return two_sample_test(known[rows[n - n_foreign :]], new, seed).p_value < SIGNIFICANT

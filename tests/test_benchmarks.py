@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.comparing import ratio
-from benchmarks.drift import DRIFT_SETS
 from benchmarks.gpu import compared
 from benchmarks.roof import Product, Shape, roof
+from benchmarks.unlike import DRIFT_SETS
 
 ROOT = Path(__file__).resolve().parents[1]
 
