@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from encoderlab.reports import wording
 from encoderlab.reports.baselines import BASELINE_NAMES
 from encoderlab.reports.blocks import render
-from encoderlab.reports.facts import Facts, given_settings, machine, origin, repeat_line, split_facts
+from encoderlab.reports.facts import RunFacts, given_settings, machine, origin, repeat_line, split_facts
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -51,7 +51,7 @@ OPENED_BY = {  # the class of transformers that opens an architecture, by the en
 }
 
 
-def model_card(report: Mapping[str, Any], facts: Facts, labels: Sequence[str] = ()) -> str:
+def model_card(report: Mapping[str, Any], facts: RunFacts, labels: Sequence[str] = ()) -> str:
     """Return the card of a trained model from its report.json; `labels` are those it predicts, none for an encoder."""
     scored = report["splits"][report["scored_split"]]
     main_score = report["main_score"]
@@ -154,7 +154,7 @@ def export_card(
     return str(read)
 
 
-def front_matter(report: Mapping[str, Any], facts: Facts, pipeline: str) -> str:
+def front_matter(report: Mapping[str, Any], facts: RunFacts, pipeline: str) -> str:
     """Return the metadata of a trained model; `pipeline` is the hub's name of its task."""
     from huggingface_hub import ModelCardData
 

@@ -1,7 +1,7 @@
 """What is known of a run besides its scores: its command line, settings, machine and data, what is odd in it, and how
 new texts differ from it.
 
-A run's facts are plain data: `environment` is its environment.json, `settings` are those it was given, by name.
+RunFacts are plain data: `environment` is its environment.json, `settings` are those it was given, by name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from encoderlab.errors import printable
 from encoderlab.reports import wording
 from encoderlab.reports.blocks import Block, Heading, Items, Table, Text, show
 
-Facts = Mapping[str, Any]
+RunFacts = Mapping[str, Any]
 LEAST_ROWS = 10  # of a class, below which its scores are mostly chance
 MANY_MARKED = 0.1  # of the training texts
 LEAST_SHARED = 0.02  # of a split's rows: fewer that are also in training hardly change its score
@@ -47,7 +47,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]*)?")
 _PLACES = ("run_dir=", "resume=")  # a run is repeated in a new folder
 
 
-def repeat_line(facts: Facts) -> str | None:
+def repeat_line(facts: RunFacts) -> str | None:
     """Return the command line that repeats the run; None if started from Python, or resumed with other overrides."""
     record = facts["environment"]
     overrides = record.get("overrides")
@@ -61,12 +61,12 @@ def repeat_line(facts: Facts) -> str | None:
     return printable(" ".join(["encoderlab", record["command"], *map(shlex.quote, repeated)]))
 
 
-def given_settings(facts: Facts) -> list[tuple[str, str]]:
+def given_settings(facts: RunFacts) -> list[tuple[str, str]]:
     """Return name and value of the settings that were typed or, started otherwise, differ from the command's own."""
     return [(name, _as_yaml(value)) for name, value in facts["settings"].items()]
 
 
-def machine(facts: Facts) -> list[tuple[str, str]]:
+def machine(facts: RunFacts) -> list[tuple[str, str]]:
     """Return hardware and versions, as far as they are known."""
     record = facts["environment"]
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items() if version)
@@ -75,13 +75,13 @@ def machine(facts: Facts) -> list[tuple[str, str]]:
     return [(name, _as_yaml(value)) for name, value in known.items() if value is not None]
 
 
-def origin(facts: Facts) -> dict[str, str]:
+def origin(facts: RunFacts) -> dict[str, str]:
     """Return where the rows come from, in words."""
     data = facts["environment"]["dataset"] or {}
     return {wording.words_of(name): _as_yaml(value) for name, value in (data.get("origin") or {}).items()}
 
 
-def split_facts(facts: Facts) -> dict[str, dict[str, Any]]:
+def split_facts(facts: RunFacts) -> dict[str, dict[str, Any]]:
     """Return what is known of each split."""
     return (facts["environment"]["dataset"] or {}).get("splits", {})
 
@@ -91,7 +91,7 @@ def _as_yaml(value: Any) -> str:
     return wording.shown(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), LONGEST_VALUE)
 
 
-def settings_section(facts: Facts) -> list[Block]:
+def settings_section(facts: RunFacts) -> list[Block]:
     """Return the settings, and how to repeat the run."""
     repeat = repeat_line(facts)
     return [
@@ -152,7 +152,7 @@ def _label_share(counts: Mapping[str, int], label: str) -> str:
     return f"{wording.number(counts.get(label, 0))} ({wording.percent(counts.get(label, 0) / total)})" if total else "-"
 
 
-def survey_section(facts: Facts, notes: Sequence[str] = ()) -> list[Block]:
+def survey_section(facts: RunFacts, notes: Sequence[str] = ()) -> list[Block]:
     """Return what the page says of the run's rows, with `notes` such as how many were truncated."""
     splits = split_facts(facts)
     n_labels = len(next(iter(splits.values()), {}).get("labels", {}))
@@ -161,7 +161,7 @@ def survey_section(facts: Facts, notes: Sequence[str] = ()) -> list[Block]:
     return [Heading("Data"), *about, *survey_tables(splits), Text(f"{few}{SURVEY}", tone="quiet")]
 
 
-def _left_out(facts: Facts) -> list[str]:
+def _left_out(facts: RunFacts) -> list[str]:
     """Return a note on the rows of the training file without a label, if it has any."""
     origin_facts = (facts["environment"]["dataset"] or {}).get("origin") or {}
     n_left = origin_facts.get("rows_without_label", 0)

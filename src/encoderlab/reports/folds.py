@@ -18,7 +18,7 @@ from encoderlab.metrics.scores import within_range
 from encoderlab.reports import wording
 from encoderlab.reports.baselines import baseline_blocks, verdict_on
 from encoderlab.reports.blocks import Block, Heading, Items, Passage, Table, Text, json_safe, show, write_html_json
-from encoderlab.reports.facts import Facts, settings_section
+from encoderlab.reports.facts import RunFacts, settings_section
 from encoderlab.reports.predictions import carried_names, place_columns, write_table
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ def labels_to_check(table: pd.DataFrame, names: Sequence[str], target: str) -> p
 
 
 def write_folds_report(
-    folder: Path, report: dict[str, Any], facts: Facts, predictions: pd.DataFrame, to_check: pd.DataFrame | None
+    folder: Path, report: dict[str, Any], facts: RunFacts, predictions: pd.DataFrame, to_check: pd.DataFrame | None
 ) -> None:
     """Write the tables as csv files, report.html, and last report.json, with which the run is finished."""
     for name, table in (("predictions", predictions), ("label_errors", to_check)):

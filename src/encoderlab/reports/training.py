@@ -17,7 +17,7 @@ from encoderlab.reports import plots, wording
 from encoderlab.reports.baselines import BASELINE_NAMES, baseline_blocks, verdict_on
 from encoderlab.reports.blocks import Block, Heading, Items, Matrix, Plot, Table, Text, json_safe, show, write_html_json
 from encoderlab.reports.explanation import mistakes_section
-from encoderlab.reports.facts import Facts, pair_lines, scarce_classes, settings_section, split_facts, survey_section
+from encoderlab.reports.facts import RunFacts, pair_lines, scarce_classes, settings_section, split_facts, survey_section
 from encoderlab.reports.predictions import texts_of, write_predictions
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ def _class_table(scored: Mapping[str, Any], key: str, most: int) -> list[Block]:
 def write_report(
     folder: Path,
     report: dict[str, Any],
-    facts: Facts,
+    facts: RunFacts,
     examples: Any,
     scores: PredictionScores,
     explain: Explain | None = None,
@@ -321,7 +321,7 @@ def write_report(
     )
 
 
-def write_encoder_report(folder: Path, report: Mapping[str, Any], facts: Facts) -> None:
+def write_encoder_report(folder: Path, report: Mapping[str, Any], facts: RunFacts) -> None:
     """Write the report of an encoder without a task: the curves, report.html, and last report.json."""
     if "pairs" not in report:  # it learned from labelled rows
         sections = [*survey_section(facts, report.get("data_notes", [])), *settings_section(facts)]
