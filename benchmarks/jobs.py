@@ -321,7 +321,7 @@ _TEN_THOUSAND = ("-m", "benchmarks.synthetic", "--texts", "sst2_train", "--count
 _OURS = ("-m", "benchmarks.ours", *_COMMON)
 _PREDICT = (_OURS, "--command", "predict", "--run")
 _THRICE = ("--repeats", "3")
-_SENTENCES = ("-m", "benchmarks.peers.sentence_encoder", "--model", "{minilm}")
+_SENTENCES = ("-m", "benchmarks.peers.texts", "sentence_transformers", "--model", "{minilm}")
 
 
 def _side(name: str, program: tuple[str, ...], *words: str, needs: tuple[str, ...] = ()) -> Side:
@@ -331,7 +331,16 @@ def _side(name: str, program: tuple[str, ...], *words: str, needs: tuple[str, ..
 def _predict(what: str, run: tuple[str, ...], texts: tuple[str, ...], *precision: str, sampled: int = 10_000) -> Job:
     needs = ("hub", "minilm") if run is _MINILM_RUN else ("hub",)
     setup = (("-m", "encoderlab", *run), (*_EXPORT, "format=huggingface", "path={work}/exported"), texts)
-    pipeline = ("-m", "benchmarks.peers.pipeline", "--model", "{work}/exported", *_COMMON, "--sampled", str(sampled))
+    pipeline = (
+        "-m",
+        "benchmarks.peers.texts",
+        "pipeline",
+        "--model",
+        "{work}/exported",
+        *_COMMON,
+        "--sampled",
+        str(sampled),
+    )
     ours = _side(OURS, _OURS, "--command", "predict", "--run", "{work}/run", *precision, needs=needs)
     return Job(f"prediction, {what}", (ours, _side("pipeline", pipeline)), setup=setup)
 
