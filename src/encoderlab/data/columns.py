@@ -43,6 +43,7 @@ class Columns:
     drop: bool = False  # rows may lack a text or a label
     strip_html: bool = False  # texts are read without their HTML
     documents: bool = False  # a row of a .txt file ends at a blank line, not at every line
+    as_text: frozenset[str] = frozenset()  # further columns that are read as texts, whatever their first rows hold
 
     def sibling(self, setting: str) -> str:
         """Return another setting of the same command: dataset.quoting, or quoting for `predict`."""

@@ -61,12 +61,9 @@ def without_query(url: str) -> str:
 
 def source_of(path: Path) -> str:
     """Return the URL that a file was copied from, or its own absolute path."""
-    if path.absolute().parent.parent.name != DOWNLOADS:
-        return str(path.absolute())
-    try:
-        return json.loads((path.parent / _SOURCE).read_text(encoding="utf-8"))["url"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return str(path.absolute())
+    is_copy = path.absolute().parent.parent.name == DOWNLOADS
+    noted = _noted(path.parent) if is_copy else {}
+    return noted.get("url", str(path.absolute()))
 
 
 def local_files(name: str, cache_dir: Path) -> list[Path]:
@@ -107,7 +104,7 @@ def _copy_of(url: str, cache_dir: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
-            known = _known_version(folder) if copy.exists() else None
+            known = _noted(folder).get("version") if copy.exists() else None
             try:
                 with _explained(url):
                     _copy(url, copy, known)
@@ -123,12 +120,13 @@ def _copy_of(url: str, cache_dir: Path) -> Path:
     return copy
 
 
-def _known_version(folder: Path) -> str | None:
-    """Return the version that the copy in a folder is of; None if it is not known."""
+def _noted(folder: Path) -> dict[str, str]:
+    """Return the `url` and the `version` of the copy in a folder; nothing if they are not known."""
     try:
-        return str(json.loads((folder / _SOURCE).read_text(encoding="utf-8"))["version"])
+        noted = json.loads((folder / _SOURCE).read_text(encoding="utf-8"))
+        return {name: str(noted[name]) for name in ("url", "version")}
     except (OSError, ValueError, KeyError, TypeError):
-        return None
+        return {}
 
 
 def _copy(url: str, copy: Path, known: str | None) -> None:

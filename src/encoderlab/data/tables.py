@@ -12,7 +12,8 @@ import csv
 import json
 import re
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from datetime import date, datetime, time
 from itertools import chain, groupby
 from pathlib import Path
@@ -60,14 +61,11 @@ class _MixedTypesError(DataError):
     column = ""
 
 
-def read_table(
-    path: Path, kind: Format, columns: Columns, dialect: Dialect, folder: Path | None, as_text: Collection[str] = ()
-) -> RawRows:
+def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, folder: Path | None) -> RawRows:
     """Return the rows of a file (or of a folder with a sub-folder per label), kept in `folder` if they are many.
 
     Raises DataError if it cannot be read, lacks a column or has no rows. With `columns.drop`, incomplete rows are
-    dropped, and the first ones named on standard error. Further columns of mixed types are read as texts, as are those
-    named `as_text`.
+    dropped, and the first ones named on standard error. Further columns of mixed types are read as texts.
     """
     lines = array("q")
     dropped = array("q")
@@ -77,7 +75,7 @@ def read_table(
     lacking = "lack a text or a label" if labelled else "lack a text"
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for numbers, values in read_batches(path, kind, columns, dialect, as_text):
+        for numbers, values in read_batches(path, kind, columns, dialect):
             arrays, kept = checked(values, columns, lambda row: place(numbers[row]))  # noqa: B023
             lines.extend(np.asarray(numbers)[kept].tolist())
             dropped.extend(np.asarray(numbers)[~kept].tolist())
@@ -94,9 +92,10 @@ def read_table(
         with progress_bar(f"reading {path.name}", "rows", leave=False) as bar:
             table = stored(batches(), folder)
     except _MixedTypesError as mixed:
-        if mixed.column in used or mixed.column in as_text:
+        if mixed.column in used or mixed.column in columns.as_text:
             raise
-        return read_table(path, kind, columns, dialect, folder, {*as_text, mixed.column})
+        with_text = replace(columns, as_text=columns.as_text | {mixed.column})
+        return read_table(path, kind, with_text, dialect, folder)
     if dropped:
         where = listed(place(number).removeprefix(f"{path}, ") for number in dropped)
         words = f"{len(dropped)} of {len(lines) + len(dropped)} rows {lacking} and were dropped"
@@ -113,10 +112,8 @@ def place_namer(path: Path, kind: Format) -> Callable[[int], str]:
     return lambda number: f"{path}, {unit} {number}"
 
 
-def read_batches(
-    path: Path, kind: Format, columns: Columns, dialect: Dialect, as_text: Collection[str] = ()
-) -> Iterator[Batch]:
-    """Yield the rows of a file in batches, with the columns to read by their own names, those `as_text` as texts."""
+def read_batches(path: Path, kind: Format, columns: Columns, dialect: Dialect) -> Iterator[Batch]:
+    """Yield the rows of a file in batches, with the columns to read by their own names."""
     if kind is Format.parquet:
         yield from parquet_batches(path, columns)
         return
@@ -127,9 +124,9 @@ def read_batches(
     used = {*columns.by_setting().values()}
     labels = {columns.label, *columns.label_columns}
     names: list[str] = []
-    kinds: dict[str, pa.DataType | None] = dict.fromkeys(as_text)
+    kinds: dict[str, pa.DataType | None] = dict.fromkeys(columns.as_text)
     most = _DOCUMENTS_AT_A_TIME if columns.documents else _ROWS_AT_A_TIME
-    records = _records(path, kind, columns, dialect, as_text)
+    records = _records(path, kind, columns, dialect)
     for group in grouped(records, _n_characters, _CHARACTERS_AT_A_TIME, most):
         if not names:
             first, record = group[0]
@@ -154,13 +151,10 @@ def _n_characters(record: Record) -> int:
     return sum(len(cell) for cell in record[1].values() if isinstance(cell, str))
 
 
-def _records(
-    path: Path, kind: Format, columns: Columns, dialect: Dialect, as_text: Collection[str]
-) -> Iterator[Record]:
+def _records(path: Path, kind: Format, columns: Columns, dialect: Dialect) -> Iterator[Record]:
     """Return the rows of a file of any format but parquet and arrow."""
     if kind is Format.excel:
-        sheet = sheet_of(path, dialect.sheet, columns)
-        return sheet_rows(path, sheet, columns, {*as_text, *columns.by_setting().values()})
+        return sheet_rows(path, sheet_of(path, dialect.sheet, columns), columns)
     if kind is Format.folder:
         return _labelled_files(path, dialect.encoding, columns)
     encoding = encoding_of(path, dialect.encoding, columns.sibling("encoding"))

@@ -64,13 +64,12 @@ def quoted(sheets: Collection[str]) -> str:
     return listed(map(repr, sheets))
 
 
-def sheet_rows(
-    path: Path, sheet: str, columns: Columns, as_text: Collection[str]
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of a sheet that are not blank, with their numbers: cells by column, those `as_text` as texts.
+def sheet_rows(path: Path, sheet: str, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the rows of a sheet that are not blank, with their numbers: cells by column, those that are used as texts.
 
     Raises DataError for what Excel never writes, and for a cell that holds an error.
     """
+    as_text = {*columns.as_text, *columns.by_setting().values()}
     with _opened(path) as sheets:
         table = sheets[sheet]
         header = _header(table)
