@@ -55,6 +55,12 @@ class Contrast:
     temperature: float
     weight: float
 
+    @classmethod
+    def of(cls, labels: Int[Tensor, " batch"], temperature: float, weight: float) -> Contrast:
+        """Return how rows with these labels, -1 where it is unknown, are compared. Waits for the labels' device."""
+        _, counts = labels[labels >= 0].unique(return_counts=True)
+        return cls(int(counts[counts > 1].sum()), temperature, weight)
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:

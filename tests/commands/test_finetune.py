@@ -12,7 +12,7 @@ from encoderlab.config.schemas import settings_from_dict
 from encoderlab.errors import SettingError
 from encoderlab.runs.model_folder import read_model
 from encoderlab.system.processes import Interrupted
-from tests.run_files import report_of
+from tests.run_files import journal_of, report_of
 
 QUICK = ("task=brackets", "training=smoke", "training.threads=1", "baselines=false", "dataset.limit=200")
 
@@ -190,6 +190,15 @@ def test_few_rows_are_batched_at_random_and_train_the_upper_layers_unless_typed(
     assert (training["batching"], training["freeze_layers"]) == expected
     notes = report_of(tmp_path / "run")["notes"]
     assert any("training.freeze_layers" in note for note in notes) == (expected[1] > 0)
+
+
+@pytest.mark.parametrize(("typed", "compared"), [((), True), (("training.contrast_weight=0",), False)])
+def test_few_rows_of_a_label_are_drawn_together_unless_that_is_switched_off(command, tmp_path, typed, compared):
+    line = [*few(tmp_path, 2, 20, *typed), "training.steps=3", "training.log_every=1"]
+    command(*line)
+    assert all(("loss_contrast" in entry) == compared for entry in journal_of(tmp_path / "run") if "loss" in entry)
+    notes = report_of(tmp_path / "run")["notes"]
+    assert any("training.contrast_weight" in note for note in notes) == compared
 
 
 def test_few_rows_of_a_rare_label_train_the_upper_layers(command, tmp_path):

@@ -39,6 +39,7 @@ OPEN = {
     "learning_rate": None,
     "batching": None,
     "freeze_layers": None,
+    "contrast_weight": None,
     "patience": 4,
     "min_validation_rows": 50,
 }
@@ -178,6 +179,34 @@ TABLE = [
         {"labels": FEW, "start_shape": START},
         {"training.freeze_layers": 1, "training.batching": "length"},
     ),
+    # Whether the rows of a batch are compared: few rows of few labels.
+    ("few rows are compared", {}, {"labels": FEW, "start_shape": START}, {"training.contrast_weight": 0.5}),
+    ("many rows are not", {}, {"start_shape": START}, {"training.contrast_weight": 0.0}),
+    ("few rows from scratch are not", {}, {"labels": FEW}, {"training.contrast_weight": 0.0}),
+    (
+        "of many labels a batch hardly has two rows",
+        {},
+        {"labels": {f"{n:02}": 10 for n in range(50)}, "start_shape": START},
+        {"training.contrast_weight": 0.0},
+    ),
+    (
+        "few pairs are not compared",
+        {},
+        {"labels": FEW, "start_shape": START, "paired": True},
+        {"training.contrast_weight": 0.0},
+    ),
+    (
+        "several processes would compare only their own rows",
+        {},
+        {"labels": FEW, "start_shape": START, "processes": 2},
+        {"training.contrast_weight": 0.0},
+    ),
+    (
+        "compared as set",
+        {"contrast_weight": 0.1},
+        {"labels": FEW, "start_shape": START},
+        {"training.contrast_weight": 0.1},
+    ),
     # Rare labels: 45 positives of 1,500 rows.
     (
         "45 positives of 1,500 rows",
@@ -315,6 +344,7 @@ NOTES = [
     ({}, {"labels": RARE}, "97% of the training rows are 'objective', hence task.score=f1"),
     ({}, {"labels": RARE, "validation": 150, "start_shape": START}, "2 of 8 layers stay as pretrained"),
     ({}, {"labels": FEW, "start_shape": START}, "200 training rows are few: none are held out"),
+    ({}, {"labels": FEW, "start_shape": START}, "training.contrast_weight=0.5"),
     ({}, {"validation": 49}, "49 validation rows are too few to choose a checkpoint"),
 ]
 
@@ -352,6 +382,11 @@ def test_a_student_of_vectors_learns_as_many_features_as_its_teacher_has():
     facts = Facts(lambda task, max_length: np.full(400, max_length), {}, teacher_width=384)
     config, _ = settled(facts, TeacherVectorsConfig(name="v"), START)
     assert config.task.teacher_width == 384
+
+
+def test_comparing_rows_is_refused_for_a_task_that_compares_none():
+    with pytest.raises(SettingError, match=r"training\.contrast_weight=0\.1 would have no effect"):
+        settled(facts_of(labels=FEW, start_shape=START), TaggingConfig(name="t"), contrast_weight=0.1)
 
 
 def test_settings_that_contradict_the_encoder_to_start_from_are_refused():

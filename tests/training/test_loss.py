@@ -1,11 +1,12 @@
 """Losses are sums over the targets, by head."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
-from encoderlab.batch import Batch, Prediction, TeacherOutputs
+from encoderlab.batch import Batch, Contrast, Prediction, TeacherOutputs
 from encoderlab.training.loss import contrastive_loss, count_targets, losses
 
 
@@ -92,6 +93,19 @@ def test_the_contrastive_loss_is_equation_2_of_khosla_et_al():
         terms = [torch.log(torch.exp(unit[anchor] @ unit[row] / 0.1) / whole) for row in positives]
         expected -= sum(terms) / len(positives)
     assert contrastive_loss(vectors, labels, 0.1).item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_rows_are_compared_beside_their_classes_by_their_weights():
+    torch.manual_seed(0)
+    labels = torch.tensor([0, 0, 1, 1])
+    prediction = Prediction(torch.randn(4, 2), sequence_vectors=torch.randn(4, 8))
+    compared = replace(batch(labels), contrast=Contrast.of(labels, temperature=0.3, weight=0.5))
+    both = losses(prediction, compared)
+    assert both["sequence"].equal(losses(prediction, batch(labels))["sequence"])
+    assert both["contrast"].item() == pytest.approx(0.5 * contrastive_loss(prediction.sequence_vectors, labels, 0.3))
+    assert count_targets(compared) == {"sequence": 4, "contrast": 4}
+    weighted = losses(prediction, replace(compared, weights=torch.tensor([0.3, 0.3, 0.3, 0.3])))
+    assert weighted["contrast"].item() == pytest.approx(0.3 * both["contrast"].item())
 
 
 def test_the_contrastive_loss_of_a_single_row_is_zero_and_so_is_its_gradient():

@@ -252,7 +252,8 @@ class EncoderWithHeads(nn.Module):
     def forward(self, batch: Batch) -> Prediction:
         """Return logits for each row and, as vocabularies are large, only target positions; or a teacher's vectors.
 
-        Of rows with a target of their own, a network in evaluation mode also returns the vectors that its head reads.
+        Of rows with a target of their own, a network in evaluation mode also returns the vectors that its head reads;
+        in training only if the loss compares them.
         """
         if self.teacher_head is not None:
             return self._vectors(batch, self.teacher_head)
@@ -273,7 +274,7 @@ class EncoderWithHeads(nn.Module):
             if batch.row_of_sequence is not None and self.window_pooling is not None:
                 sequence_logits = pool_windows(sequence_logits, batch.row_of_sequence, len(batch), self.window_pooling)
                 pooled = pool_windows(pooled, batch.row_of_sequence, len(batch), "mean")
-            if not self.training:
+            if not self.training or batch.contrast is not None:
                 sequence_vectors = pooled
         if self.token_head is not None:
             token_logits = self.token_head(self.dropout(self.transform(tokens)))

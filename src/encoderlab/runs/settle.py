@@ -13,6 +13,7 @@ settings are decided in the order of the table; each function decides one row.
 | task.teacher_width | `settle` | the teacher |
 | model.max_length | `settle_length` | the lengths of the training rows |
 | training.batching, freeze_layers | `settle_few_rows` | whether training rows, or those of rare labels, are few |
+| training.contrast_weight | `settle_contrast` | the task, whether training rows are few |
 | training.epochs, evaluate_every | `settle_epochs` | the numbers of rows and tokens |
 | training.learning_rate | `settle_learning_rate` | the encoder's width |
 | training.keep, patience | `settle_validation` | the number of validation rows |
@@ -50,6 +51,7 @@ PRETRAINING_LENGTH = 128
 SHORTEST = 32  # tokens: shorter sequences save nothing, and later inputs may be longer than the training rows
 COVERED = 99  # percent of the training rows that `model.max_length` holds whole
 RowLengths = Callable[[TaskConfig, int], np.ndarray]  # of the training rows, for the most tokens that are read
+CONTRAST_WEIGHT = 0.5  # for few rows: benchmarks/SUITE.md has what else was tried
 AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
 
 
@@ -105,6 +107,8 @@ def settle(config: AnyRunConfig, facts: Facts) -> tuple[AnyRunConfig, list[str]]
     # How it is trained. A row's length is known only now.
     lengths = facts.row_lengths(task, shape.reach)
     training, more = settle_few_rows(config.training, task, shape, facts)
+    notes += more
+    training, more = settle_contrast(training, task, shape, facts)
     notes += more
     training = settle_epochs(training, task, facts, lengths, shape.reach)
     training, more = settle_learning_rate(training, task, shape, facts)
@@ -189,6 +193,32 @@ def _few_rows_notes(
     elif frozen and rare:
         return [f"Only {rare:,} training rows have rarer labels, so {frozen}"]
     return []
+
+
+def settle_contrast(
+    training: TrainingConfig, task: TaskConfig, shape: ModelConfig, facts: Facts
+) -> tuple[TrainingConfig, list[str]]:
+    """Decide how much a pretrained encoder learns from comparing the rows of a batch: something from few rows of few
+    labels (Gunel et al. 2021), otherwise nothing.
+
+    Of many labels, a batch has hardly two rows; and several processes would compare only their own. Raises SettingError
+    if it was set for a task that compares nothing.
+    """
+    can_compare = task.one_class_per_text and shape.pairs is Pairs.joint
+    if training.contrast_weight is not None:
+        if training.contrast_weight and not can_compare:
+            problem = f"training.contrast_weight={training.contrast_weight:g} would have no effect"
+            allowed = "a task that gives each text, or pair read as one, one label"
+            raise SettingError(problem, allowed=allowed, remedy="Remove training.contrast_weight")
+        return training, []
+    starts = facts.start_shape is not None and not facts.paired and facts.processes == 1
+    few_labels = len(facts.labels) < MANY_LABELS
+    compares = can_compare and starts and few_labels
+    if not (compares and has_few_rows(training, task, n_before_holding_out(facts), len(facts.labels))):
+        return replace(training, contrast_weight=0.0), []
+    what = "texts of one label are also to have similar vectors, and others not"
+    note = f"With so few training rows, {what} (training.contrast_weight={CONTRAST_WEIGHT:g})"
+    return replace(training, contrast_weight=CONTRAST_WEIGHT), [note]
 
 
 def n_before_holding_out(facts: Facts) -> int:

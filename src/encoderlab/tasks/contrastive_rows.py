@@ -190,26 +190,24 @@ class ContrastiveRows(ExampleRows):
         vectors are kept: all but the first of texts without a label or, if there are none, of any text.
         """
         batch = super().gather(rows, pad_id)
-        classes = self.classes[batch.rows.numpy()]
+        classes = torch.from_numpy(self.classes[batch.rows.numpy()])
         positions = np.arange(batch.input_ids.shape[1])
         is_kept = (positions > 0) & (positions < self.lengths[batch.rows.numpy(), None])
         if len(self.unlabelled):
-            is_kept &= classes[:, None] < 0
+            is_kept &= classes[:, None].numpy() < 0
         return replace(
             batch,
-            labels=torch.from_numpy(classes),
+            labels=classes,
             target_positions=torch.from_numpy(np.flatnonzero(is_kept)),
             contrast=self._contrast(classes),
         )
 
-    def _contrast(self, classes: np.ndarray) -> Contrast | None:
+    def _contrast(self, classes: torch.Tensor) -> Contrast | None:
         """Return how rows of these classes are compared; None without a label."""
         comparison = self.comparison
-        known = classes[classes >= 0]
-        if not len(known) or not comparison.contrast_weight:
+        if not (classes >= 0).any() or not comparison.contrast_weight:
             return None
-        _, counts = np.unique(known, return_counts=True)
-        return Contrast(int(counts[counts > 1].sum()), comparison.temperature, comparison.contrast_weight)
+        return Contrast.of(classes, comparison.temperature, comparison.contrast_weight)
 
     def prepare(self, batch: Batch) -> Batch:
         return self.with_vectors(batch)

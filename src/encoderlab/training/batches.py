@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import Any, Protocol, TypeVar, runtime_checkable
@@ -26,11 +26,11 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import torch
 
-from encoderlab.batch import Batch
+from encoderlab.batch import Batch, Contrast
 from encoderlab.errors import TrainingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.training.config import Batching, TrainingConfig
+from encoderlab.training.config import CONTRAST_TEMPERATURE, Batching, TrainingConfig
 
 FEWEST_EVALUATION_TOKENS = 1024  # per batch on a CPU
 MOST_EVALUATION_TOKENS = 4096
@@ -153,7 +153,8 @@ def training_batches(
         for epoch, drawn, done in _epochs(rows, config, seed, after):
             for step_rows in epoch_order(drawn.lengths, config, seed, epoch, after=done):
                 shares = _shares(step_rows, n_micro_batches, processes)
-                yield [_batch(drawn, micro_batch, step_rows, pad_id, device) for micro_batch in shares]
+                weight = config.contrast_weight or 0.0
+                yield [_batch(drawn, micro_batch, step_rows, pad_id, device, weight) for micro_batch in shares]
 
     def composed_batches(rows: ComposedRows) -> Iterator[list[Batch]]:
         drawn = rows.epoch(seed, 0)
@@ -179,9 +180,16 @@ def _shares(step_rows: np.ndarray, n_micro_batches: int, processes: Processes) -
     return np.array_split(np.array_split(step_rows, processes.size)[processes.rank], min(n_micro_batches, largest))
 
 
-def _batch(drawn: Epoch, rows: np.ndarray, among: np.ndarray, pad_id: int, device: torch.device) -> Batch:
-    """Return the batch of the rows; for no rows, the batch of the first row of `among`, without rows."""
-    batch = drawn.prepare(drawn.gather(rows if len(rows) else among[:1], pad_id).to(device))
+def _batch(
+    drawn: Epoch, rows: np.ndarray, among: np.ndarray, pad_id: int, device: torch.device, contrast_weight: float = 0.0
+) -> Batch:
+    """Return the batch of the rows, which are compared with one another if that has a weight; for no rows, the batch of
+    the first row of `among`, without rows.
+    """
+    batch = drawn.gather(rows if len(rows) else among[:1], pad_id)
+    if contrast_weight and batch.labels is not None:
+        batch = replace(batch, contrast=Contrast.of(batch.labels, CONTRAST_TEMPERATURE, contrast_weight))
+    batch = drawn.prepare(batch.to(device))
     return batch if len(rows) else batch.without_rows()
 
 

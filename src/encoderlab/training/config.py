@@ -25,6 +25,7 @@ Sharding = Enum("Sharding", {"none": "none", "full": "full"})
 Keep = Enum("Keep", {"best": "best", "last": "last"})  # the checkpoint that becomes the run's model
 
 ALL_LAYERS = "all"  # a value of freeze_layers
+CONTRAST_TEMPERATURE = 0.3
 
 
 @dataclass
@@ -96,6 +97,13 @@ class TrainingConfig:
         0,
         "Number of lowest layers to freeze, together with the embeddings; 0: train everything; all: train the head "
         "alone, of classes by logistic regression; null: a quarter of them for few rows (see min_validation_rows), "
+        "otherwise 0.",
+        minimum=0,
+    )
+    contrast_weight: float | None = setting(
+        0.0,
+        "Weight of a second loss, for classes of texts: within a micro-batch, vectors of rows with the same label are "
+        "to be similar, and others not; null: 0.5 for few rows (see min_validation_rows) of fewer than 50 labels, "
         "otherwise 0.",
         minimum=0,
     )

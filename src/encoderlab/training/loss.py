@@ -38,7 +38,8 @@ def losses(
         logits = prediction.token_logits.float()
         summed["token"] = share * F.cross_entropy(logits, batch.token_labels, label_weights, reduction="sum")
     if batch.contrast is not None and prediction.sequence_vectors is not None and batch.labels is not None:
-        contrast = contrastive_loss(prediction.sequence_vectors, batch.labels, batch.contrast.temperature)
+        vectors = prediction.sequence_vectors
+        contrast = contrastive_loss(vectors, batch.labels, batch.contrast.temperature, batch.weights)
         summed["contrast"] = batch.contrast.weight * contrast
     return summed if teacher is None else summed | dict(_teacher_losses(prediction, batch, teacher))
 
@@ -131,13 +132,16 @@ FAR = -1e4  # instead of a row's similarity to itself: its exponential is zero, 
 
 
 def contrastive_loss(
-    vectors: Float[Tensor, "batch width"], labels: Int[Tensor, " batch"], temperature: float
+    vectors: Float[Tensor, "batch width"],
+    labels: Int[Tensor, " batch"],
+    temperature: float,
+    row_weights: Float[Tensor, " batch"] | None = None,
 ) -> Float[Tensor, ""]:
     """Return the supervised contrastive loss (Khosla et al. 2020, equation 2, L_out), summed over its anchors.
 
     For each row: the mean, over the other rows of its label, of minus the logarithm of the softmax over all other rows
     of cosine / temperature. A row whose label no other row has, or whose label is unknown (below 0), is no anchor and
-    adds 0, but the others are kept apart from it.
+    adds 0, but the others are kept apart from it. `row_weights` weigh the anchors.
     """
     unit = F.normalize(vectors.float(), dim=-1)
     itself = torch.eye(len(unit), dtype=torch.bool, device=unit.device)
@@ -146,7 +150,7 @@ def contrastive_loss(
     is_positive = (labels[:, None] == labels) & (labels >= 0) & ~itself
     n_positives = is_positive.sum(dim=1)
     by_anchor = -log_probability.masked_fill(~is_positive, 0.0).sum(dim=1) / n_positives.clamp(min=1)
-    return by_anchor.sum()
+    return by_anchor.sum() if row_weights is None else (by_anchor * row_weights).sum()
 
 
 def _counted_rows(output: Tensor | None, batch: Batch) -> Any:
