@@ -7,8 +7,9 @@ request at a time, so that other requests never wait for it.
 import asyncio
 import ipaddress
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
+from typing import Any
 
 from encoderlab.config.commands import ServeConfig
 from encoderlab.reports.blocks import render
@@ -96,12 +97,12 @@ def _predictions(model: Model, pairs: list[tuple[str, str | None]], abstention: 
     if not model.task.config.of_words:
         return model.plain_predictions(examples, abstention)
     objects = []
-    for example, one in zip(examples, model.predictions(examples), strict=True):
-        objects.append({"words": _words(cast("Any", example).words, one, abstention.min_probability)})
+    for (text, _), prediction in zip(pairs, model.predictions(examples), strict=True):
+        objects.append({"words": _words(text.split(), prediction, abstention.min_probability)})
     return objects
 
 
-def _words(words: tuple[str, ...], prediction: RowPrediction, min_probability: float) -> list[dict[str, Any]]:
+def _words(words: Sequence[str], prediction: RowPrediction, min_probability: float) -> list[dict[str, Any]]:
     """Return each word with its label and that label's probability, both null for words that did not fit."""
     unread = len(words) - len(prediction.labels)
     labels = [*prediction.labels, *[None] * unread]

@@ -118,7 +118,7 @@ def _write_vectors(path: Path, model: Model, split: Split) -> None:
     vectors: np.memmap | None = None
     n_done = 0
     for some in inputs.in_chunks(split.of_texts(), len(split), "embedding"):
-        some_vectors = vectors_of_texts(model, cast("list[TextExample]", some))
+        some_vectors = vectors_of_texts(model, some)
         if vectors is None:
             vectors = open_memmap(path, "w+", np.float32, (len(split), some_vectors.shape[1]))
         vectors[n_done : n_done + len(some)] = some_vectors

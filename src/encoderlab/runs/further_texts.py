@@ -235,7 +235,7 @@ def _evenly(texts: Sequence[Example]) -> list[Example]:
 
 
 def _as_split(texts: Sequence[Example]) -> Split:
-    return Split(pa.table({"text": [cast("TextExample", text).text for text in texts]}))
+    return Split(pa.table({"text": [text_of(text) for text in texts]}))
 
 
 # Self-training

@@ -25,6 +25,7 @@ from encoderlab.system.messages import progress_bar
 ROWS_AT_A_TIME = 16_384
 CHARACTERS_AT_A_TIME = 2**24
 Input = TypeVar("Input", bound=InputConfig)
+Text = TypeVar("Text", bound=Example)
 
 
 def check_sources(config: PredictConfig | EmbedConfig) -> None:
@@ -163,13 +164,13 @@ def with_text(examples: Iterable[Example]) -> list[Example]:
     return kept
 
 
-def in_chunks(examples: Iterable[Example], total: int | None, doing: str) -> Iterator[list[Example]]:
+def in_chunks(examples: Iterable[Text], total: int | None, doing: str) -> Iterator[list[Text]]:
     """Yield the examples, up to ROWS_AT_A_TIME at a time, with a progress bar on standard error.
 
     A chunk also ends with the example that reaches CHARACTERS_AT_A_TIME.
     """
 
-    def length(example: Example) -> int:
+    def length(example: Text) -> int:
         return len(text_of(example))
 
     with progress_bar(doing, "rows", total, leave=False) as bar:

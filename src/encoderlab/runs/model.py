@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -40,16 +40,6 @@ from encoderlab.training.loss import LabelWeights
 UNASSIGNED = Compute(torch.device("cpu"), torch.float32, 1, "not used yet")  # until a command chooses a device
 POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool(), VectorPooling.max: MaxPool()}
 Output = TypeVar("Output")
-
-
-class Network(Protocol):
-    """What a model's predictions need of an encoder with heads: `EncoderWithHeads`, or an ONNX graph of one."""
-
-    separates_pairs: bool
-
-    def __call__(self, batch: Batch) -> Prediction: ...
-
-    def to(self, device: torch.device) -> Network: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +96,11 @@ class Model:
         """Return the model with another shape in its settings, and the `network` that has it (None: its own does)."""
         config = replace(self.config, model=shape)
         return replace(self, config=config, network=self.network if network is None else network)
+
+    def with_task(self, task: Task, network: EncoderWithHeads | None = None) -> Model:
+        """Return the model with other settings of its task, and the `network` that suits them (None: its own does)."""
+        config = replace(self.config, task=task.config)
+        return replace(self, config=config, task=task, network=self.network if network is None else network)
 
     @property
     def shape(self) -> ModelConfig:

@@ -146,9 +146,8 @@ def in_user_units(model: Model) -> Model:
     weights = dict(model.network.state_dict())
     weights["sequence_head.weight"] = weights["sequence_head.weight"] * task.deviation
     weights["sequence_head.bias"] = weights["sequence_head.bias"] * task.deviation + task.mean
-    config = replace(model.config, task=replace(task, mean=0.0, deviation=1.0))
-    built = config.task.build(model.tokenizer, model.labels, model.shape.reach)
-    return replace(model, config=config, task=built, network=network_of(model.shape, built, weights))
+    in_units = replace(task, mean=0.0, deviation=1.0).build(model.tokenizer, model.labels, model.shape.reach)
+    return model.with_task(in_units, network_of(model.shape, in_units, weights))
 
 
 def network_of(shape: ModelConfig, task: Task, weights: dict[str, Tensor]) -> EncoderWithHeads:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import date, time
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO
 
 from encoderlab.config.commands import OutputConfig, PredictionFormat
 from encoderlab.data.examples import JOINT
@@ -109,7 +109,7 @@ def _write_parquet(file: TextIO, rows: Iterator[Row], types: Types, columns: Seq
         ours = pyarrow.float64() if isinstance(next(known, None), float) else pyarrow.string()
         kinds[name] = types.get(name, types.get(name.removeprefix("input_"), ours))
     schema = pyarrow.schema(kinds)
-    with pyarrow.parquet.ParquetWriter(cast("BinaryIO", file.buffer), schema) as writer:
+    with pyarrow.parquet.ParquetWriter(file.buffer, schema) as writer:
         while group:
             writer.write_table(pyarrow.Table.from_pylist(group, schema=schema))
             group = list(islice(rows, ROWS_IN_A_GROUP))
@@ -141,7 +141,7 @@ def _write_xlsx(file: TextIO, rows: Iterator[Row], types: Types, columns: Sequen
             allowed = f"{EXCEL_ROWS:,} rows, {EXCEL_CELL:,} characters in a cell, and no control characters"
             problem = f"Row {number + 1:,} does not fit into an Excel sheet"
             raise DataError(problem, allowed=allowed, remedy="Write csv or parquet") from None
-    book.save(cast("BinaryIO", file.buffer))
+    book.save(file.buffer)
 
 
 def _excel_cell(value: Any) -> Any:

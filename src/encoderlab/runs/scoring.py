@@ -46,8 +46,7 @@ def score(model: Model, rows: Mapping[str, Rows]) -> tuple[Model, dict[str, Spli
         if temperature is not None:
             held_out = cast("PredictionScores", model.evaluate(rows["validation"]))
         scores["validation"] = held_out
-    task = model.task.fitted_on(held_out)
-    model = replace(model, task=task, config=replace(model.config, task=task.config))
+    model = model.with_task(model.task.fitted_on(held_out))
 
     for name, split_rows in rows.items():
         if name not in ("train", "validation"):

@@ -87,9 +87,10 @@ def settle(config: AnyRunConfig, facts: Facts) -> tuple[AnyRunConfig, list[str]]
     notes: list[str] = []
 
     # What was decided while the rows were read and tokenised.
+    dataset = config.dataset
     if facts.dataset:
-        config = replace(config, dataset=replace(config.dataset, **facts.dataset))
-    config = replace(config, tokenizer=config.tokenizer.for_task(of_words=config.task.of_words))
+        dataset = replace(dataset, **facts.dataset)
+    tokenizer = config.tokenizer.for_task(of_words=config.task.of_words)
 
     # What is to be learned.
     task = config.task
@@ -116,7 +117,8 @@ def settle(config: AnyRunConfig, facts: Facts) -> tuple[AnyRunConfig, list[str]]
     training, more = settle_validation(training, task, facts)
     notes += more
     training = settle_micro_batches(training, task, shape, facts, lengths)
-    return replace(config, task=task, model=shape, training=training), notes
+    settled = replace(config, dataset=dataset, tokenizer=tokenizer, task=task, model=shape, training=training)
+    return settled, notes
 
 
 def settle_shape(config: RunConfig, facts: Facts) -> ModelConfig:
@@ -300,10 +302,8 @@ def settle_micro_batches(
     training: TrainingConfig, task: TaskConfig, shape: ModelConfig, facts: Facts, lengths: np.ndarray
 ) -> TrainingConfig:
     """Decide in how many micro-batches a batch is computed at first; a GPU takes more when its memory runs out."""
-    required = task.n_micro_batches(training)
-    if required is not None:
-        return replace(training, accumulate=required)
-    if training.accumulate is not None:
-        return training
-    longest = int(lengths.max())
-    return replace(training, accumulate=initial_micro_batches(training, shape, longest, facts.device, facts.processes))
+    accumulate = task.n_micro_batches(training) or training.accumulate
+    if accumulate is None:
+        longest = int(lengths.max())
+        accumulate = initial_micro_batches(training, shape, longest, facts.device, facts.processes)
+    return replace(training, accumulate=accumulate)
