@@ -42,8 +42,7 @@ def tabulated(records: Iterator[Record], columns: Columns, path: Path, place: Ca
     Says once what they were read as, and what was left out. Raises DataError for a row of another shape, or with
     several labels where one is needed.
     """
-    first = list(islice(records, _LOOKED_AT))
-    records = chain(first, records)
+    first, records = _with_first(records)
     tool = next((tool for tool in TOOLS if any(tool.has_written(record) for _, record in first)), None)
     if tool is None:
         return records
@@ -53,19 +52,21 @@ def tabulated(records: Iterator[Record], columns: Columns, path: Path, place: Ca
     has_spans = any(spans_of(value) for _, record in first for value in record.values())
     if tool.name == DOCCANO and not has_spans and columns.target == "label_set":
         return records  # its lists of labels are what is needed
-    return _rows(tool, first, records, columns, path, place)
+    return _rows(tool, records, columns, path, place)
+
+
+def _with_first(records: Iterator[Record]) -> tuple[list[Record], Iterator[Record]]:
+    """Return the first records, which show the shape of a file, and all of them."""
+    first = list(islice(records, _LOOKED_AT))
+    return first, chain(first, records)
 
 
 def _rows(
-    tool: Tool,
-    first: list[Record],
-    records: Iterator[Record],
-    columns: Columns,
-    path: Path,
-    place: Callable[[int], str],
+    tool: Tool, records: Iterator[Record], columns: Columns, path: Path, place: Callable[[int], str]
 ) -> Iterator[Record]:
     """Yield the rows of an export; see `tabulated`."""
     counts: Counter[str] = Counter()
+    first, records = _with_first(records)
     number = first[0][0]
     try:
         if tool.needs_all:

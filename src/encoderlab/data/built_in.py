@@ -26,9 +26,20 @@ HELD_OUT = 0.05  # of the articles, for validation and for testing each; they ar
 BRACKETS = "()[]{}<>"
 DIGITS = "0123456789"
 
-Draw = Callable[[int], np.ndarray]  # count -> about as many random rows of indices in an alphabet, uint8 [rows, length]
 _BATCH = 4096  # rows drawn at once
 _PATIENCE = 20  # a kind is used up when this many times its number of rows brings nothing new
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of random strings: what messages call them, the letters they consist of, and how they are drawn.
+
+    `draw` returns about as many as it is asked for, as indices in the alphabet: uint8 [rows, length].
+    """
+
+    name: str
+    alphabet: str
+    draw: Callable[[int], np.ndarray]
 
 
 @dataclass
@@ -104,20 +115,21 @@ class GeneratedDataset(DatasetConfig):
     def rows_of(self, split: str) -> int:
         return getattr(self, f"{split}_rows")
 
-    def distinct(self, count: int, what: str, split: str, draw: Draw, alphabet: str, seen: set[str]) -> list[str]:
-        """Return `count` strings of `draw` that are not in `seen`, and add them; SettingError if there are fewer."""
+    def distinct(self, count: int, kind: Kind, split: str, seen: set[str]) -> list[str]:
+        """Return `count` strings of a kind that are not in `seen`, and add them; SettingError if there are fewer."""
         texts: list[str] = []
         in_vain = 0
-        letters = np.frombuffer(alphabet.encode("ascii"), np.uint8)
+        letters = np.frombuffer(kind.alphabet.encode("ascii"), np.uint8)
         while len(texts) < count and in_vain <= _PATIENCE * max(len(seen), _BATCH):
-            symbols = letters[draw(_BATCH)]
+            symbols = letters[kind.draw(_BATCH)]
             drawn = symbols.view(f"S{symbols.shape[1]}").ravel().astype(str).tolist()
             new = [text for text in dict.fromkeys(drawn) if text not in seen][: count - len(texts)]
             texts += new
             seen.update(new)
             in_vain = 0 if new else in_vain + _BATCH
         if len(texts) < count:
-            problem = f"There are not enough {what} for dataset.{split}_rows={self.rows_of(split)}: it needs {count:,}"
+            requested = f"dataset.{split}_rows={self.rows_of(split)}"
+            problem = f"There are not enough {kind.name} for {requested}: it needs {count:,}"
             allowed = f"at most {len(texts):,} besides those of the other splits"
             remedy = f"Set a smaller dataset.{split}_rows, or make sequences longer (dataset.pairs, dataset.length)"
             raise SettingError(problem, allowed=allowed, remedy=remedy)
@@ -161,9 +173,9 @@ class BracketsDataset(GeneratedDataset):
             symbols = generator.integers(2 * self.kinds, size=(rows, 2 * self.pairs), dtype=np.uint8)
             return symbols[~is_balanced(symbols)]
 
-        texts = self.distinct(n_balanced, "balanced strings", split, balanced, BRACKETS, seen)
-        texts += self.distinct(n_hard, "unbalanced (hard) strings", split, hard, BRACKETS, seen)
-        texts += self.distinct(rows - n_balanced - n_hard, "unbalanced strings", split, easy, BRACKETS, seen)
+        texts = self.distinct(n_balanced, Kind("balanced strings", BRACKETS, balanced), split, seen)
+        texts += self.distinct(n_hard, Kind("unbalanced (hard) strings", BRACKETS, hard), split, seen)
+        texts += self.distinct(rows - n_balanced - n_hard, Kind("unbalanced strings", BRACKETS, easy), split, seen)
         order = generator.permutation(rows).tolist()
         return {"text": [texts[row] for row in order], "label": [int(row < n_balanced) for row in order]}
 
@@ -185,7 +197,7 @@ class ReverseDataset(GeneratedDataset):
         def drawn(rows: int) -> np.ndarray:
             return generator.integers(self.digits, size=(rows, self.length), dtype=np.uint8)
 
-        texts = self.distinct(self.rows_of(split), "different sequences", split, drawn, DIGITS, seen)
+        texts = self.distinct(self.rows_of(split), Kind("different sequences", DIGITS, drawn), split, seen)
         labels = [[int(digit) for digit in text[::-1]] for text in texts]
         return {"words": [list(text) for text in texts], "labels": labels}
 

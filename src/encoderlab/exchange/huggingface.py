@@ -163,16 +163,16 @@ def to_huggingface(model: HuggingFaceModel, pad_id: int) -> tuple[dict[str, Any]
     absent biases zeros; scaled embeddings are scaled beforehand. Only ModernBERT has the mean of the tokens. Word
     dropout, which only training knows, is left out. Raises SettingError, with all reasons, if there is no equivalent.
     """
-    config = model.config
     heads = model.heads
-    family = format_for(config, heads)
-    if config.pooling is Pooling.max and heads.sequence_classes is not None:
+    family = format_for(model.config, heads)
+    if model.config.pooling is Pooling.max and heads.sequence_classes is not None:
         remedy = f"Use format=onnx, or train with model.pooling={family.pooling.value}"
         raise SettingError("No classifier in transformers has an equivalent of model.pooling=max", remedy=remedy)
-    _refuse_what_they_lack(config, heads, family, pad_id)
-    config, weights = _as_theirs(config, heads, model.weights, family)
+    _refuse_what_they_lack(model.config, heads, family, pad_id)
+    model = _as_theirs(model, family)
+    weights = model.weights
     pooler = heads == HeadSizes() and weights.keys() >= POOL.keys() and "pool.dense" in family.names_of(heads)
-    shapes = _shapes(config, model.vocabulary_size, heads, pooler=pooler)
+    shapes = _shapes(model.config, model.vocabulary_size, heads, pooler=pooler)
     learnt = {name for name in shapes if name in weights or not name.endswith(".bias")}
     ours = {name: weights[name] if name in learnt else torch.zeros(shape) for name, shape in shapes.items()}
     names = family.their_names(ours, heads, pair_head=heads.vocabulary)
@@ -182,7 +182,7 @@ def to_huggingface(model: HuggingFaceModel, pad_id: int) -> tuple[dict[str, Any]
         theirs["cls.predictions.decoder.bias"] = theirs["cls.predictions.bias"].clone()
     if heads == HeadSizes():
         theirs = {name.removeprefix(f"{family.body}."): weight for name, weight in theirs.items()}
-    return config_json(replace(model, config=config), family, pad_id), theirs
+    return config_json(model, family, pad_id), theirs
 
 
 def _shapes(config: ModelConfig, vocabulary_size: int, heads: HeadSizes, *, pooler: bool) -> dict[str, torch.Size]:
@@ -290,13 +290,13 @@ def _typed(value: Any) -> str:
     return str(getattr(value, "value", value)).lower()
 
 
-def _as_theirs(
-    config: ModelConfig, heads: HeadSizes, weights: Mapping[str, Tensor], family: FamilyFormat
-) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """Return the settings and weights of the same model with no setting that the family lacks."""
-    weights = dict(weights)
+def _as_theirs(model: HuggingFaceModel, family: FamilyFormat) -> HuggingFaceModel:
+    """Return the same model with no setting that the family lacks."""
     if family is MODERNBERT:  # which has both poolings, and no segments or biases to fill in
-        return config, weights
+        return model
+    config = model.config
+    heads = model.heads
+    weights = dict(model.weights)
     if config.positions is Positions.sinusoidal:
         table = SinusoidalPositions(config.reach, config.embedding_width).table
         weights["encoder.embeddings.position.embedding.weight"] = table
@@ -310,7 +310,7 @@ def _as_theirs(
         segments = 2
         weights["encoder.embeddings.segment.weight"] = torch.zeros(segments, config.embedding_width)
     theirs = replace(config, positions=Positions.learned, segments=segments, bias=True, d_head=None, pooling=pooling)
-    return theirs, weights
+    return HuggingFaceModel(theirs, heads, weights, model.labels, model.vocabulary_size)
 
 
 # A first token without a pooler, as ELECTRA's head, so that transformers' own class computes it.
