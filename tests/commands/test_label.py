@@ -52,6 +52,17 @@ class Page:
         label = LABEL_OF[state["text"]["texts"][0]] if right else label
         return self.ask("answer", window=window, text_id=state["text"]["text_id"], label=label)
 
+    def answer_until_asked_again(self):
+        """Answer all texts, the first about money wrongly, until one is asked for again; return that text and state."""
+        state = self.ask("show", window="one")
+        wrong = None
+        while state["text"] and state["text"]["reason"] != "again":
+            text = state["text"]["texts"][0]
+            if wrong is None and LABEL_OF[text] == "money":
+                wrong = text
+            state = self.answer(state, label="music", right=text != wrong)
+        return wrong, state
+
     def refusal(self, path, **content):
         with pytest.raises(urllib.error.HTTPError) as refused:
             self.ask(path, **content)
@@ -245,13 +256,7 @@ def test_several_labels_of_a_text_or_none_make_a_file_for_multilabel(opened, tmp
 @pytest.mark.slow
 def test_an_answer_to_a_text_that_waits_to_be_asked_again_can_be_taken_back(opened):
     page = opened(LABELS, "random_share=0", "n=4")
-    state = page.ask("show", window="one")
-    wrong = None
-    while state["text"] and state["text"]["reason"] != "again":
-        text = state["text"]["texts"][0]
-        if wrong is None and LABEL_OF[text] == "money":
-            wrong = text
-        state = page.answer(state, label="music", right=text != wrong)
+    wrong, _ = page.answer_until_asked_again()
     state = page.ask("undo", window="one")
     while state["text"]["texts"] != [wrong]:
         state = page.ask("undo", window="one")
@@ -261,15 +266,7 @@ def test_an_answer_to_a_text_that_waits_to_be_asked_again_can_be_taken_back(open
 
 def test_a_label_that_looks_wrong_is_asked_for_again_and_stays_unless_a_person_changes_it(opened, tmp_path):
     page = opened(LABELS, "random_share=0", "n=4")
-    state = page.ask("show", window="one")
-    wrong = None
-    while state["text"] and state["text"]["reason"] != "again":
-        text = state["text"]["texts"][0]
-        if wrong is None and LABEL_OF[text] == "money":
-            wrong = text
-            state = page.answer(state, label="music", right=False)
-        else:
-            state = page.answer(state)
+    wrong, state = page.answer_until_asked_again()
     assert state["text"]["texts"] == [wrong] and state["text"]["label"] == "music"
     assert state["text"]["guess"] == "money" and state["labelled"] >= 50
     n_labelled = state["labelled"]

@@ -52,6 +52,17 @@ def test_a_run_resumes_at_any_step_as_if_it_had_never_stopped(command, stopped, 
     assert_same_run("run", whole)
 
 
+def test_a_run_that_compares_the_rows_of_a_batch_resumes_as_if_it_had_never_stopped(command, stopped):
+    brackets = ("task=brackets", *BRACKETS_MODEL, "dataset.limit=60", "training=smoke", "training.steps=8")
+    line = (*brackets, "training.batch_size=16", "training.contrast_weight=0.5", "baselines=false")
+    command("train", *line, "run_dir=whole")
+    stopped(*line, "run_dir=run", step=4)
+    command("train", "resume=run")
+    assert_same_run("run", "whole")
+    command("train", *line, "training.contrast_weight=0", "run_dir=without")
+    assert any(not torch.equal(weight, weights("without")[name]) for name, weight in weights("run").items())
+
+
 def test_a_resumed_run_keeps_its_threads_whatever_else_the_machine_does(command, stopped, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     stopped(*SHORT, "run_dir=run")
