@@ -60,6 +60,15 @@ def batch_of(rows, first_row=0):
     )
 
 
+def test_a_batch_is_masked_on_its_device():
+    """Without a GPU, on PyTorch's `meta` device: it has shapes and no numbers, and what is on the host does not mix."""
+    task = PretrainingConfig(name="test").build(TOKENIZER, [], 512)
+    batch = replace(batch_of([[CLS, 5, 6, 7, SEP]]), n_targets=1).to(torch.device("meta"))
+    masked = task.with_targets(batch, 0)
+    assert (masked.target_positions.shape, masked.token_labels.shape) == ((1,), (1,))
+    assert {masked.input_ids.device.type, masked.token_labels.device.type} == {"meta"}
+
+
 def random_rows(n, length, seed=0):
     draw = np.random.default_rng(seed)
     return [[CLS, *draw.integers(5, len(SPECIALS) + len(WORDS), length - 2).tolist(), SEP] for _ in range(n)]

@@ -191,6 +191,8 @@ class Pretraining(Task):
     def _tables_on(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Return the ordinary ids, and whether each id is one, on `device`: moved once, as the host waits for it."""
         if device not in self._tables:
+            import torch
+
             ordinary, is_ordinary = self._tables[torch.device("cpu")]
             self._tables[device] = ordinary.to(device), is_ordinary.to(device)
         return self._tables[device]
