@@ -15,7 +15,7 @@ from encoderlab.runs.prepare import prepare
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.tagging import TaggingConfig
-from encoderlab.training.batches import training_batches
+from encoderlab.training.batches import TrainingBatches
 from encoderlab.training.config import Batching, Compile, Precision, Schedule, TrainingConfig
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.loop import Horizon, Learner, optimize
@@ -67,9 +67,10 @@ def learnt(cache, task, dataset, *, seed, steps, **model):
     prepared = prepare(config, "train", SINGLE_PROCESS)
     model = prepared.model
     pad_id = model.tokenizer.pad_id
-    batches = training_batches(prepared.rows["train"], config.training, seed, pad_id, model.compute.device)
+    batches = TrainingBatches(prepared.rows["train"], config.training, seed, pad_id, model.compute.device)
     optimizer = build_optimizer(model.network, config.training)
-    for _ in optimize(Learner(model.network, optimizer, config.training, model.compute), batches, Horizon(steps)):
+    learner = Learner(model.network, optimizer, config.training, model.compute)
+    for _ in optimize(learner, batches.steps(), Horizon(steps)):
         pass
     return prepared
 

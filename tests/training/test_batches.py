@@ -20,10 +20,10 @@ from encoderlab.tasks.sequences import Windowing
 from encoderlab.training.batches import (
     MemoryTooSmallError,
     MicroBatchCount,
+    TrainingBatches,
     epoch_order,
     prefetched,
     scoring_batches,
-    training_batches,
 )
 from encoderlab.training.config import Batching, TrainingConfig
 from encoderlab.training.loop import Horizon, Learner, StepsWithinMemory, optimize
@@ -82,7 +82,7 @@ def test_batches_after_any_step_are_those_of_a_run_that_never_stopped(after, bat
     config = TrainingConfig(batch_size=3, batching=batching)
 
     def facts(after):
-        steps = islice(training_batches(rows, config, 5, PAD, CPU, n_micro_batches=2, after=after), 30 - after)
+        steps = islice(TrainingBatches(rows, config, 5, PAD, CPU).steps(after, 2), 30 - after)
         return [[(micro_batch.rows.tolist(), drawn) for micro_batch, drawn in micro_batches] for micro_batches in steps]
 
     assert facts(after) == facts(0)[after:]
@@ -130,8 +130,8 @@ def test_a_step_has_the_same_rows_in_the_same_order_for_any_number_of_processes(
     store, config = random_rows(lengths), TrainingConfig(batch_size=batch_size, batching=batching)
 
     def steps(rank, size, micro_batches):
-        of_one = {"n_micro_batches": micro_batches, "after": after, "processes": Processes(rank, size)}
-        return list(islice(training_batches(store, config, 3, PAD, CPU, **of_one), 6))
+        batches = TrainingBatches(store, config, 3, PAD, CPU, Processes(rank, size))
+        return list(islice(batches.steps(after, micro_batches), 6))
 
     alone = [step[0] for step in steps(0, 1, 1)]
     of_each = [steps(rank, size, micro_batches) for rank in range(size)]
@@ -161,8 +161,8 @@ def micro_batches_of(rows, config, steps, micro_batches, size):
     """Return all micro-batches of `steps` steps, of all processes."""
     found = []
     for rank in range(size):
-        of_one = {"n_micro_batches": micro_batches, "processes": Processes(rank=rank, size=size)}
-        for step in islice(training_batches(rows, config, 3, PAD, CPU, **of_one), steps):
+        batches = TrainingBatches(rows, config, 3, PAD, CPU, Processes(rank, size))
+        for step in islice(batches.steps(0, micro_batches), steps):
             found += step
     return found
 
@@ -224,11 +224,7 @@ def run(model, micro_batches, *, after=0, optimizer=None):
     """Return the steps of a run, the micro-batches used in the end, and the final weights."""
     training = TrainingConfig(steps=STEPS, batch_size=10, learning_rate=0.1)
     optimizer = optimizer or build_optimizer(model, training)
-    taken = StepsWithinMemory(
-        lambda done, number: training_batches(rows(), training, 0, 0, CPU, n_micro_batches=number, after=done),
-        micro_batches,
-        10,
-    )
+    taken = StepsWithinMemory(TrainingBatches(rows(), training, 0, 0, CPU), micro_batches)
 
     torch.manual_seed(7)
     steps = list(taken.take(Learner(model, optimizer, training, COMPUTE), Horizon(STEPS), after))
@@ -274,7 +270,7 @@ def test_running_out_of_memory_in_mid_run_does_not_change_earlier_steps():
         found = []
         torch.manual_seed(7)
         for after, number, last in ((0, 1, 4), (4, 2, STEPS)):
-            batches = training_batches(rows(), training, 0, 0, CPU, n_micro_batches=number, after=after)
+            batches = TrainingBatches(rows(), training, 0, 0, CPU).steps(after, number)
             for step in optimize(Learner(again, optimizer, training, COMPUTE), batches, Horizon(STEPS), after=after):
                 found.append(step.numbers())
                 if step.number == last:

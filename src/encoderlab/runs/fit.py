@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from encoderlab.batch import Batch
 from encoderlab.errors import DataError, one_line
 from encoderlab.metrics.scores import SplitScores, is_lower_better
 from encoderlab.runs.journal import Journal, Progress, in_words
@@ -29,7 +28,7 @@ from encoderlab.runs.run import Run
 from encoderlab.system.device import ThreadsByLoad
 from encoderlab.system.processes import Interrupted, deferred, stop_if_interrupted
 from encoderlab.training import checkpoint as checkpoints
-from encoderlab.training.batches import MicroBatchCount, Rows, RowStream, training_batches
+from encoderlab.training.batches import MicroBatchCount, Rows, RowStream, TrainingBatches
 from encoderlab.training.config import Keep, TrainingConfig, seconds_of, steps_per_epoch, total_steps
 from encoderlab.training.distribution import COMPILED, distribute, random_state, seed_dropout, set_random_states
 from encoderlab.training.loop import Learner, Step, StepsWithinMemory, horizon_of
@@ -238,19 +237,10 @@ class TrainState:
         self.horizon = horizon_of(training, len(train), self.processes, compiled=compiled)
         self.per_epoch = steps_per_epoch(training, len(train))
 
-        def batches(after: int, number: int) -> Iterator[list[Batch]]:
-            return training_batches(
-                train,
-                training,
-                config.seed,
-                model.tokenizer.pad_id,
-                model.compute.device,
-                n_micro_batches=number,
-                after=after,
-                processes=self.processes,
-            )
-
-        self.steps = StepsWithinMemory(batches, micro_batches, training.batch_size)
+        batches = TrainingBatches(
+            train, training, config.seed, model.tokenizer.pad_id, model.compute.device, self.processes
+        )
+        self.steps = StepsWithinMemory(batches, micro_batches)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state, complete on the main process, as plain values. Raises as `NonFiniteGuard.read` does."""

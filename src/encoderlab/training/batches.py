@@ -130,38 +130,43 @@ def epoch_order(
         yield order[number * config.batch_size : (number + 1) * config.batch_size]
 
 
-def training_batches(
-    rows: Rows,
-    config: TrainingConfig,
-    seed: int,
-    pad_id: int,
-    device: torch.device,
-    *,
-    n_micro_batches: int = 1,
-    after: int = 0,
-    processes: Processes = SINGLE_PROCESS,
-) -> Iterator[list[Batch]]:
-    """Yield the batches of step `after` + 1, + 2, and so on without end: this process's share of each, in
-    `n_micro_batches` parts.
+@dataclass(frozen=True, slots=True)
+class TrainingBatches:
+    """The batches of a run's steps: of each, this process's share.
 
     The rows of a step are drawn first and then distributed, so they are the same for any number of processes. If there
     are fewer rows than processes, the rest have batches without rows: all processes have equally many.
-    `ComposedRows` are read by a single process, in micro-batches of their own.
     """
 
-    def batches() -> Iterator[list[Batch]]:
-        for epoch, drawn, done in _epochs(rows, config, seed, after):
-            for step_rows in epoch_order(drawn.lengths, config, seed, epoch, after=done):
-                shares = _shares(step_rows, n_micro_batches, processes)
-                weight = config.contrast_weight or 0.0
-                yield [_batch(drawn, micro_batch, step_rows, pad_id, device, weight) for micro_batch in shares]
+    rows: Rows
+    config: TrainingConfig
+    seed: int
+    pad_id: int
+    device: torch.device
+    processes: Processes = SINGLE_PROCESS
 
-    def composed_batches(rows: ComposedRows) -> Iterator[list[Batch]]:
-        drawn = rows.epoch(seed, 0)
-        for step in rows.steps(n_micro_batches, seed, after):
-            yield [_batch(drawn, micro_batch, micro_batch, pad_id, device) for micro_batch in step]
+    def steps(self, after: int = 0, n_micro_batches: int = 1) -> Iterator[list[Batch]]:
+        """Yield the batch of step `after` + 1, + 2, and so on without end, each in `n_micro_batches` parts.
 
-    return prefetched(composed_batches(rows) if isinstance(rows, ComposedRows) else batches(), device)
+        `ComposedRows` are read by a single process, in micro-batches of their own.
+        """
+        if isinstance(self.rows, ComposedRows):
+            return prefetched(self._composed_steps(self.rows, after, n_micro_batches), self.device)
+        return prefetched(self._drawn_steps(after, n_micro_batches), self.device)
+
+    def _drawn_steps(self, after: int, n_micro_batches: int) -> Iterator[list[Batch]]:
+        weight = self.config.contrast_weight or 0.0
+        for epoch, drawn, done in _epochs(self.rows, self.config, self.seed, after):
+            for step_rows in epoch_order(drawn.lengths, self.config, self.seed, epoch, after=done):
+                shares = _shares(step_rows, n_micro_batches, self.processes)
+                yield [
+                    _batch(drawn, micro_batch, step_rows, self.pad_id, self.device, weight) for micro_batch in shares
+                ]
+
+    def _composed_steps(self, rows: ComposedRows, after: int, n_micro_batches: int) -> Iterator[list[Batch]]:
+        drawn = rows.epoch(self.seed, 0)
+        for step in rows.steps(n_micro_batches, self.seed, after):
+            yield [_batch(drawn, micro_batch, micro_batch, self.pad_id, self.device) for micro_batch in step]
 
 
 def _epochs(rows: Rows, config: TrainingConfig, seed: int, after: int) -> Iterator[tuple[int, Epoch, int]]:

@@ -25,7 +25,7 @@ from encoderlab.batch import Batch
 from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.training.batches import MemoryTooSmallError, MicroBatchCount, is_out_of_memory
+from encoderlab.training.batches import MemoryTooSmallError, MicroBatchCount, TrainingBatches, is_out_of_memory
 from encoderlab.training.config import TrainingConfig, seconds_of, total_steps
 from encoderlab.training.distribution import random_state, set_random_state
 from encoderlab.training.loss import LOSSES, LabelWeights, count_targets, losses
@@ -223,16 +223,12 @@ class StepsWithinMemory:
     """The steps of a run, each batch computed in `micro_batches`, which double at each step that runs out of memory.
 
     They double only if the settings leave their number open (`MicroBatchCount.open`), up to one micro-batch per row.
-    `batches(after, number)` yields the batches after that many steps, each in `number` micro-batches. They are those of
-    a run with that `training.accumulate` from its start.
+    The batches are those of a run with that `training.accumulate` from its start.
     """
 
-    def __init__(
-        self, batches: Callable[[int, int], Iterator[list[Batch]]], micro_batches: MicroBatchCount, batch_size: int
-    ) -> None:
+    def __init__(self, batches: TrainingBatches, micro_batches: MicroBatchCount) -> None:
         self.batches = batches
         self.micro_batches = micro_batches
-        self.batch_size = batch_size
 
     def take(self, learner: Learner, horizon: Horizon, after: int = 0) -> Iterator[Step]:
         """Yield the steps of `loop.optimize`, which restarts after the last finished one when memory runs out.
@@ -241,7 +237,7 @@ class StepsWithinMemory:
         """
         device = learner.compute.device
         while True:
-            batches = self.batches(after, self.micro_batches.number)
+            batches = self.batches.steps(after, self.micro_batches.number)
             generators = random_state(device)
             try:
                 for step in optimize(learner, batches, horizon, after=after):
@@ -264,12 +260,13 @@ class StepsWithinMemory:
 
         The memory of the optimizer does not depend on the batch.
         """
-        number = min(2 * self.micro_batches.number, self.batch_size)
+        batch_size = self.batches.config.batch_size
+        number = min(2 * self.micro_batches.number, batch_size)
         helps = not in_optimizer and number > self.micro_batches.number
         if not helps or not self.micro_batches.open:
             smaller = f"Set training.accumulate={number} to compute smaller micro-batches"
             raise MemoryTooSmallError(
-                f"The memory of the device ({device.type}) is too small for step {step}, a batch of {self.batch_size} "
+                f"The memory of the device ({device.type}) is too small for step {step}, a batch of {batch_size} "
                 f"rows in {self.micro_batches.number} micro-batch{'es' * (self.micro_batches.number > 1)}",
                 remedy=smaller if helps else "Choose a smaller model, or a smaller model.max_length",
             ) from None
