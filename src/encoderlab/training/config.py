@@ -72,8 +72,8 @@ class TrainingConfig:
     )
     learning_rate: float | None = setting(
         1e-3,
-        "Peak learning rate of AdamW; null: suited to finetuning an encoder of this width (1e-3 up to 128, "
-        "5e-4 at 256, 2.2e-4 at 384, 5.6e-5 at 768).",
+        "Peak learning rate of AdamW; null: suited to the width of the encoder that is started from (1e-3 up to 128, "
+        "3e-4 at 256, 1.3e-4 at 384, 3.3e-5 at 768), without one 5e-4.",
         above=0,
     )
     schedule: Schedule = setting(Schedule.linear, "Learning rate schedule: one_cycle, linear, cosine or constant.")
@@ -86,9 +86,10 @@ class TrainingConfig:
     clip_norm: float | None = setting(
         1.0, "Largest norm of the gradient; larger gradients are scaled down; null: no clipping.", above=0
     )
-    layer_decay: float = setting(
+    layer_decay: float | None = setting(
         1.0,
-        "Factor on the learning rate from each layer to the layer below, starting at the heads.",
+        "Factor on the learning rate from each layer to the layer below, starting at the heads; null: 0.9 from a "
+        "pretrained encoder, otherwise 1.",
         above=0,
         maximum=1,
     )
