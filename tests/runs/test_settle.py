@@ -96,7 +96,7 @@ TABLE = [
     (
         "dataset",
         {"dataset": FilesDataset(train="a.csv")},
-        {"dataset": {"validation_fraction": 0.0}},
+        {"decided": {"validation_fraction": 0.0}},
         {"dataset.validation_fraction": 0.0},
     ),
     ("texts lose their case", {"tokenizer": WordPieceConfig()}, {}, {"tokenizer.lowercase": True}),

@@ -198,7 +198,7 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
 
     line = parse_command_line(command, arguments)
     if command == "finetune" and not line.shows_config and not line.names_data():
-        if line.sweep is None:
+        if line.sweep is None:  # one set of values can be composed
             composed(line)  # any other mistake comes first
         allowed = "a file (encoderlab finetune reviews.csv), task=sst2, or dataset=hub dataset.path=OWNER/NAME"
         remedy = "task=intents is the built-in task; encoderlab list task describes each"

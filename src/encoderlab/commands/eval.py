@@ -20,7 +20,7 @@ from encoderlab.runs.fit import Result
 from encoderlab.runs.load_data import DocumentTokens, TextTokens, load_documents
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import open_model
-from encoderlab.runs.records import announce, files_of, record_start, run_facts, summary_of
+from encoderlab.runs.records import files_of, print_lines, record_start, run_facts, summary_of
 from encoderlab.runs.run import Run, check_free
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.rows import ExampleRows
@@ -117,7 +117,7 @@ def _new_run(config: EvalConfig, model: Model, data: Data | Documents) -> Iterat
     with processes.entered_by_main(lambda: Run.new(config.run_dir, "eval", model.name)) as run:
         if processes.is_main:
             record_start(run, "eval", config, model.compute, data=data)
-        announce(*model.choices, f"run folder {run.folder}")
+        print_lines(*model.choices, f"run folder {run.folder}")
         yield run
 
 

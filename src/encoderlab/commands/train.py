@@ -47,7 +47,7 @@ def run_training(config: RunConfig, command: str, processes: Processes) -> Run |
         prepared.announce(run)
         result = fit_best(prepared.model, prepared.rows, run, prepared.micro_batches, prepared.head_alone)
         model, scores = score(prepared.model, prepared.rows)
-        processes.leave()
+        processes.leave()  # baselines and the report may take longer than the others would wait
         if processes.is_main:
             finish(run, prepared, model, scores, result)
-    return run
+    return run  # whoever called hands it to a tracker; the runs of folds are not handed over

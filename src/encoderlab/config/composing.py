@@ -103,6 +103,7 @@ def parse_command_line(command: str, arguments: Sequence[str]) -> CommandLine:
 
         # Texts and paths arrive as they were typed, and a user's own files imply a task.
         overrides = list(map(_quoted, _with_names(command, options.overrides)))
+        # A process that is started again adds resume=auto (cli/main.py), which must not change what the line means.
         names = {override.partition("=")[0] for override in overrides if override != "resume=auto"}
         if command in LABELLED_BY_DEFAULT and OWN_DATA & {*overrides} and not names & {"task", "experiment", "resume"}:
             overrides.append("task=classification")  # the default task, on own data, would be this one by another name

@@ -38,7 +38,7 @@ _TOKENS_AT_A_TIME = 10_000_000
 
 
 def finish(run: Run, prepared: PreparedRun, model: Model, scores: Mapping[str, SplitScores], result: Result) -> None:
-    """Save the model, and write and show the report of a run; only clean-up follows.
+    """Save the model, and write and show the report of a run; only clean-up and trackers follow.
 
     `model` is that of `prepared` with what scoring fitted on validation.
     """
@@ -62,6 +62,7 @@ def _finish_task(
     """Save the model of a run on labelled rows, and write and show its report."""
     config = model.config
     if not scores:  # of very few rows, none were held out
+        # the other processes have left
         on_training = replace(model, processes=SINGLE_PROCESS).evaluate(_labelled_rows(prepared, data))
         scores = {"train": cast("PredictionScores", on_training)}
     split = reports.scored_split(scores)
@@ -69,6 +70,7 @@ def _finish_task(
     # What a reader of the scores should know about the run and the rows.
     survey = data.description()["splits"]
     about_rows = [shared_rows(split, survey[split]), labels_alike(survey["train"]["labels"]), conflicting_rows(survey)]
+    # By the rules as set: `model` has the threshold that was fitted, and `prepared.model` has not.
     notes = [*result.notes, *prepared.notes, *prepared.data_notes, *prepared.model.task.threshold_notes(scores)]
     notes += [note for note in about_rows if note]
     init_from = config.starts_from
@@ -131,6 +133,7 @@ def _finish_encoder(
     """Save an encoder without a task, and write and show its report."""
     config = model.config
     rows: Mapping[str, Any] = prepared.rows
+    # By the rules as set: `model` has the threshold that was fitted, and `prepared.model` has not.
     notes = [*result.notes, *prepared.notes, *prepared.data_notes]
     init_from = config.starts_from
     summary = summary_of(prepared.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)

@@ -75,7 +75,7 @@ def fit(model: Model, rows: Mapping[str, Rows], run: Run, micro_batches: MicroBa
     evaluate_every = training.evaluate_every or state.per_epoch
     threads = ThreadsByLoad(model.compute)
 
-    with _journal(model, run, state) as journal, deferred(), _without_collections():
+    with _journal(model, run, state) as journal, deferred(), _objects_frozen():
 
         def evaluate_and_save() -> None:
             # Pause the training clock while the model is scored and written.
@@ -158,8 +158,11 @@ def stops_early(training: TrainingConfig, progress: Progress) -> bool:
 
 
 @contextmanager
-def _without_collections() -> Iterator[None]:
-    """Keep Python's garbage collection from visiting all the objects of a run every few steps."""
+def _objects_frozen() -> Iterator[None]:
+    """Keep Python's garbage collection from visiting all the objects of a run every few steps.
+
+    `GARBAGE_EVERY` in `cli/main.py` has it run less often; what it then visits are the objects made since.
+    """
     gc.collect()
     gc.freeze()
     try:

@@ -11,7 +11,7 @@ from encoderlab.data.data import Data
 from encoderlab.data.examples import Folded
 from encoderlab.reports import folds as reports
 from encoderlab.reports.folds import OUT_OF_FOLD
-from encoderlab.runs.records import announce, files_of, open_run, run_facts
+from encoderlab.runs.records import files_of, open_run, print_lines, run_facts
 from encoderlab.runs.resume import AUTO, HARDWARE, environment_of, settings_to_run_with, threads_of
 from encoderlab.runs.run import Run
 from encoderlab.runs.selection import FEW_RANDOM, SELECTED, Reason
@@ -41,7 +41,7 @@ def cross_validate(config: AnyRunConfig, command: str, processes: Processes, tra
     with processes.main_process_first():
         data, folded = _whole(requested)
     if is_dry:
-        announce(f"{config.folds} folds take {config.folds} runs like this one, the first:")
+        print_lines(f"{config.folds} folds take {config.folds} runs like this one, the first:")
         first = _settings_of_fold(requested, 1, dry_run=True)
         return train(first, command, processes)
 
@@ -51,6 +51,7 @@ def cross_validate(config: AnyRunConfig, command: str, processes: Processes, tra
         training.precision.value,
         threads_of(requested, processes),
         deterministic=training.deterministic,
+        processes=processes,
     )
     with open_run(requested, command, data, compute, processes, requested=requested) as run:
         # What the frequencies of labels decide is the same in every fold.
@@ -75,7 +76,7 @@ def _whole(config: RunConfig) -> tuple[Data, Folded]:
     assert data.folded is not None
     unused = data.origin["unused_test_rows"]
     if unused:
-        announce(f"the test split ({unused:,} rows) is not used, because folds are made of the training rows")
+        print_lines(f"the test split ({unused:,} rows) is not used, because folds are made of the training rows")
     whole = Data({OUT_OF_FOLD: data.folded.rows}, data.labels, {**data.origin, "fold": None})
     return whole, data.folded
 
@@ -94,7 +95,7 @@ def _fold_run(
     stop_if_interrupted(processes)
     fold_run = Run(run.fold(number))
     finished = processes.broadcast_from_main(lambda: fold_run.finished)
-    announce("", f"fold {number} of {config.folds}{f' is finished: {fold_run.folder}' if finished else ''}")
+    print_lines("", f"fold {number} of {config.folds}{f' is finished: {fold_run.folder}' if finished else ''}")
     if finished:
         return fold_run
     further: dict[str, Any] = {"run_dir": str(fold_run.folder)}

@@ -126,10 +126,10 @@ def further_texts(config: FinetuneConfig, start: Model, data: Data, compute: Com
 # The names of the labels
 
 
-def words_of(label: str) -> str:
+def name_in_words(label: str) -> str:
     """Return the name of a label in words.
 
-    >>> words_of("refund_request"), words_of("cardLost")
+    >>> name_in_words("refund_request"), name_in_words("cardLost")
     ('refund request', 'card lost')
     """
     apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", label)
@@ -147,7 +147,7 @@ def kappa_of_names(labelled: Labelled, names: np.ndarray) -> float:
 
 def _add_names(found: FurtherTexts, encoder: Model, labelled: Labelled, labels: Sequence[str]) -> Labelled:
     """Add the names of the labels to the texts if they say what the labelled rows are about; return their vectors."""
-    names = [words_of(label) for label in labels]
+    names = [name_in_words(label) for label in labels]
     none = Labelled(labelled.vectors[:0], labelled.classes[:0])
     worded = np.array([bool(_WORD.search(name)) for name in names])
     if worded.mean() < MOSTLY_WORDS or len(set(names)) < len(names):

@@ -26,6 +26,7 @@ from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.exchange.config_json import normalizes, sentence_pooling
 from encoderlab.exchange.weights import check_shapes, read_config, read_weights
+from encoderlab.metrics.novelty import Novelty
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, weight_shapes, without_weights
 from encoderlab.runs.model import UNASSIGNED, Model, Provenance
@@ -47,8 +48,6 @@ from encoderlab.training.config import TrainingConfig
 if TYPE_CHECKING:
     from encoderlab.exchange.config_json import HuggingFaceModel
 
-
-from encoderlab.metrics.novelty import Novelty
 
 MODEL_TYPE = "encoderlab"  # in the config.json of our own models
 MODEL = "model"  # the folder of the model inside that of its run

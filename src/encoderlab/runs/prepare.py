@@ -23,7 +23,7 @@ from encoderlab.runs.frozen import set_linear_head, wants_linear_head
 from encoderlab.runs.load_data import TextTokens, Tokens, load_data, pair_facts, splits_to_score, tokenize
 from encoderlab.runs.model import Model, build_network
 from encoderlab.runs.pretrained import load_into, load_start, shape_for, start_fingerprint, tokenizer_for
-from encoderlab.runs.records import announce, open_run
+from encoderlab.runs.records import open_run, print_lines
 from encoderlab.runs.resume import accumulate_as_set, has_trained, recorded_notes, settings_to_run_with, threads_of
 from encoderlab.runs.run import Run
 from encoderlab.runs.settle import Facts, settle
@@ -86,7 +86,7 @@ class PreparedRun:
         if self.head_alone is not None and self.head_alone.chosen is not None:
             length = "no steps: the head is a logistic regression on the encoder's vectors"
         parameters = f"{model.network.n_parameters:,} parameters"
-        announce(parameters, *model.choices, str(self.micro_batches), length, f"run folder {run.folder}")
+        print_lines(parameters, *model.choices, str(self.micro_batches), length, f"run folder {run.folder}")
 
 
 def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bool = True) -> PreparedRun:
@@ -116,7 +116,8 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
         tokenizer = tokenizer_for(requested, data, start, None if teacher is None else teacher.encoder)
         tokens = tokenize(data, tokenizer, ["train", *names], requested)
 
-        # Every open setting is decided here, from facts alone.
+        # Every open setting is decided here, from facts alone. Whoever decides something prints its note; `notes`
+        # collects them for the report.
         compute = compute_for(requested, start_shape, threads, processes)
         is_tested = bool(names) or not scored
         facts = gather_facts(tokens, start_shape, teacher, compute, processes, is_tested=is_tested)
@@ -144,6 +145,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
         notes += start_at_linear_head(model, data, rows)
     model.compiled = compile_if_it_pays(model, rows["train"])
 
+    # A resumed run has decided nothing: its report repeats what was decided when it began.
     notes = recorded_notes(config, processes) or notes
     files = start_fingerprint(config, processes)
     for source in (teacher, further):
@@ -197,7 +199,7 @@ def gather_facts(
         paired=data.paired,
         start_shape=start_shape,
         teacher_width=None if teacher is None else teacher.width,
-        dataset=data.decided,
+        decided=data.decided,
         device=compute.device.type,
         processes=processes.size,
     )

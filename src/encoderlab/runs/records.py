@@ -88,7 +88,7 @@ def _refuse_changed_data(run: Run, config: RunConfig, data: Data | Documents, fi
         raise DataError(problem, remedy="Restore them, or remove resume to start a new run")
 
 
-def announce(*lines: str) -> None:
+def print_lines(*lines: str) -> None:
     """Print each of the lines to standard error, with a capital letter."""
     for line in lines:
         print(line[:1].upper() + line[1:], file=sys.stderr)

@@ -94,7 +94,8 @@ def folds_of(config: RunConfig, processes: Processes) -> int | None:
 
 def threads_of(config: RunConfig, processes: Processes) -> int | None:
     """Return the number of threads to compute with: as set; a resumed run has the number that it began with on the same
-    cores, whatever else the machine does now. Otherwise, as on other cores, it is decided anew: None.
+    cores, so that it rounds as before, and no longer follows the load. Otherwise, as on other cores, it is decided
+    anew: None.
     """
     resume = config.resume
     if config.training.threads is not None or resume is None:
@@ -205,11 +206,13 @@ def _changed(
     began_with = dict(flat_settings(composed))
     changed = {}
     for key, value in flat_settings(plain(config)):
-        if not _is_explicit(key, explicit) or value == settings.get(key):
+        now = settings.get(key)
+        if value == now or not _is_explicit(key, explicit):
             continue
-        # What a group or an experiment sets may be what the run began with, before its open settings were decided.
-        is_named = explicit is None or key in explicit
-        if value != began_with.get(key, settings.get(key)) or (is_named and key in may_change):
+        # The line that began the run left a setting open, and the run has decided it since.
+        is_as_begun = value == began_with.get(key, now)
+        may_be_set = key in may_change and (explicit is None or key in explicit)
+        if not is_as_begun or may_be_set:
             changed[key] = value
     return changed
 
@@ -230,7 +233,7 @@ def _apply(recorded: AnyRunConfig, changed: Mapping[str, Any], config: AnyRunCon
         group, _, name = key.rpartition(".")
         (merged[group] if group else merged)[name] = value
     settled = settings_from_dict(merged | {"run_dir": str(run.folder), "resume": str(run.folder)}, type(config))
-    return replace(settled, overrides=config.overrides, dry_run=config.dry_run)
+    return replace(settled, overrides=config.overrides)
 
 
 def _is_explicit(key: str, explicit: Collection[str] | None) -> bool:

@@ -2,7 +2,7 @@
 
 `reports`, which may not import this module, repeats the paths that it writes. One process locks a run's folder, with a
 lock that ends with the process. The report is the last file a run writes: a folder with a report is finished, and only
-clean-up follows.
+clean-up and trackers follow.
 """
 
 from __future__ import annotations

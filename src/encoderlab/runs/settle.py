@@ -1,4 +1,4 @@
-"""Every setting that a command line may leave open, and the rule that decides it.
+"""Every setting that the rows and the starting encoder decide if a command line leaves it open, and the rule.
 
 `settle` turns the settings of a run and the facts about its data, its starting encoder and this machine into the final
 settings, with notes that say what was decided and why. It reads no file, prints nothing and asks no other process. The
@@ -14,10 +14,12 @@ settings are decided in the order of the table; each function decides one row.
 | model.max_length | `settle_length` | the lengths of the training rows |
 | training.batching, freeze_layers | `settle_few_rows` | whether training rows, or those of rare labels, are few |
 | training.contrast_weight | `settle_contrast` | the task, whether training rows are few |
-| training.epochs, evaluate_every | `settle_epochs` | the numbers of rows and tokens |
-| training.learning_rate, layer_decay | `settle_learning_rate` | the starting encoder, its width |
-| training.keep, patience | `settle_validation` | the number of validation rows |
+| training.epochs, evaluate_every | `settle_epochs` | the numbers of rows, tokens and labels |
+| training.learning_rate, layer_decay | `settle_learning_rate` | the starting encoder, its width, pairs |
+| training.keep, patience | `settle_validation` | the numbers of validation rows and labels |
 | training.accumulate | `settle_micro_batches` | the task, the longest row, the device's memory |
+| training.device, precision, threads | `set_up_compute`, before | this machine |
+| training.compile | `compile_if_it_pays`, after | the device, how long the run is |
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ class Facts:
     paired: bool = False
     start_shape: ModelConfig | None = None
     teacher_width: int | None = None
-    dataset: Mapping[str, object] = field(default_factory=dict)  # settings that were decided while the rows were read
+    decided: Mapping[str, object] = field(default_factory=dict)  # settings of the dataset, while its rows were read
     device: str = "cpu"
     processes: int = 1
 
@@ -88,8 +90,9 @@ def settle(config: AnyRunConfig, facts: Facts) -> tuple[AnyRunConfig, list[str]]
 
     # What was decided while the rows were read and tokenised.
     dataset = config.dataset
-    if facts.dataset:
-        dataset = replace(dataset, **facts.dataset)
+    if facts.decided:
+        dataset = replace(dataset, **facts.decided)
+    # The tokenizer was made by the same rule (`tokenizer_for`).
     tokenizer = config.tokenizer.for_task(of_words=config.task.of_words)
 
     # What is to be learned.
@@ -166,7 +169,7 @@ def settle_few_rows(
     rare = 0
     if facts.start_shape is not None and task.one_class_per_text:
         rare = few_rare_rows(training, facts)
-        few = rare > 0 or has_few_rows(training, task, n_before_holding_out(facts), len(facts.labels))
+        few = rare > 0 or _trains_on_few_rows(training, task, facts)
     batching = training.batching or (Batching.random if few else Batching.length)
     freeze_layers = training.freeze_layers
     if freeze_layers is None:
@@ -185,7 +188,7 @@ def _few_rows_notes(
     if training.freeze_layers:
         layers = f"{training.freeze_layers} of {shape.n_layers} layers"
         frozen = f"the embeddings and {layers} stay as pretrained (training.freeze_layers)"
-    if has_few_rows(training, task, n_before_holding_out(facts), len(facts.labels)):
+    if _trains_on_few_rows(training, task, facts):
         kept = "none are held out for validation, and the last weights are kept (training.min_validation_rows)"
         if not facts.is_tested:
             kept += "; there is nothing to test on, so add folds=5, which tests on every row"
@@ -216,17 +219,18 @@ def settle_contrast(
     starts = facts.start_shape is not None and not facts.paired and facts.processes == 1
     few_labels = len(facts.labels) < MANY_LABELS
     compares = can_compare and starts and few_labels
-    if not (compares and has_few_rows(training, task, n_before_holding_out(facts), len(facts.labels))):
+    if not (compares and _trains_on_few_rows(training, task, facts)):
         return replace(training, contrast_weight=0.0), []
     what = "texts of one label are also to have similar vectors, and others not"
     note = f"With so few training rows, {what} (training.contrast_weight={CONTRAST_WEIGHT:g})"
     return replace(training, contrast_weight=CONTRAST_WEIGHT), [note]
 
 
-def n_before_holding_out(facts: Facts) -> int:
-    """Return the number of training rows before validation rows were taken from them."""
+def _trains_on_few_rows(training: TrainingConfig, task: TaskConfig, facts: Facts) -> bool:
+    """Return whether there were few training rows before validation rows were taken from them."""
     held_out = facts.n_rows.get("validation", 0) if facts.held_out else 0
-    return facts.n_rows["train"] + held_out
+    n_rows = facts.n_rows["train"] + held_out
+    return has_few_rows(training, task, n_rows, len(facts.labels))
 
 
 def has_few_rows(training: TrainingConfig, task: TaskConfig, n_rows: int, n_labels: int) -> bool:

@@ -7,10 +7,11 @@ process without a row computes a batch `without_rows`, because all processes syn
 thread prepares the next batches on the loop's own stream.
 
 A step sees one batch, and `training.batch_size` counts its rows. `training.accumulate` says in how many micro-batches,
-each a `Batch`, it is computed, which changes only the order in which dropout draws: summed losses are divided by the
-number of targets in the whole batch. If it is not set, a GPU computes batches whole until memory runs out. The failed
-step, which has not changed the weights, is then repeated in twice as many micro-batches, as are all later ones. A CPU
-gives no such warning, because the system ends a process that takes too much; there, a fixed bound decides.
+each a `Batch`, it is computed. That changes dropout's draws, rounding, and which rows `contrast_weight` compares;
+otherwise summed losses are divided by the number of targets in the whole batch, and nothing changes. If it is not set,
+a GPU computes batches whole until memory runs out. The failed step, which has not changed the weights, is then repeated
+in twice as many micro-batches, as are all later ones. A CPU gives no such warning, because the system ends a process
+that takes too much; there, a fixed bound decides.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from encoderlab.batch import Batch, Contrast
 from encoderlab.errors import TrainingError
 from encoderlab.model.config import ModelConfig
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.training.config import CONTRAST_TEMPERATURE, Batching, TrainingConfig
+from encoderlab.training.config import CONTRAST_TEMPERATURE, Batching, TrainingConfig, steps_per_epoch
 
 FEWEST_EVALUATION_TOKENS = 1024  # per batch on a CPU
 MOST_EVALUATION_TOKENS = 4096
@@ -122,7 +123,7 @@ def epoch_order(
     """
     draw = np.random.default_rng([seed, epoch])
     order = draw.permutation(len(lengths))
-    batches = np.arange(-(-len(order) // config.batch_size))
+    batches = np.arange(steps_per_epoch(config, len(order)))
     if config.batching is Batching.length:
         order = order[np.argsort(_small(lengths)[order], kind="stable")]
         draw.shuffle(batches)
@@ -174,7 +175,7 @@ def _epochs(rows: Rows, config: TrainingConfig, seed: int, after: int) -> Iterat
     if isinstance(rows, RowStream):
         yield from rows.epochs(seed, config.batch_size, after)
         return
-    per_epoch = -(-len(rows) // config.batch_size)
+    per_epoch = steps_per_epoch(config, len(rows))
     for epoch in count(after // per_epoch):
         yield epoch, rows.epoch(seed, epoch), max(after - epoch * per_epoch, 0)
 

@@ -61,8 +61,8 @@ class TrainingConfig:
     batch_size: int = setting(32, "Rows in each optimizer step.", minimum=1)
     accumulate: int | None = setting(
         None,
-        "Micro-batches per batch; only dropout's random draws depend on it; null: as few as a GPU's memory "
-        "allows. On a CPU, set more if the system ends the run for its memory.",
+        "Micro-batches per batch: they change dropout's draws, rounding, and which rows contrast_weight compares; "
+        "null: as few as a GPU's memory allows. On a CPU, set more if the system ends the run for its memory.",
         minimum=1,
     )
     batching: Batching | None = setting(

@@ -176,7 +176,8 @@ def optimize(
         step_losses = accumulate_gradients(learner, micro_batches, totals.targets)
         norm = clip_gradients(optimizer, config.clip_norm)
 
-        # The update. The guard makes a step that is not finite change nothing; reading it waits for the device.
+        # The update. The guard makes a step that is not finite change nothing. Reading it waits for the device, so it
+        # is read when the losses are logged, which waits too (`Journal.step`), and after the last step.
         guard.arm(optimizer, number, step_losses, norm)
         optimizer.step()
         optimizer.zero_grad()
@@ -191,7 +192,8 @@ def accumulate_gradients(
 ) -> dict[str, Tensor]:
     """Add up the gradients of all micro-batches; return the mean losses of the whole batch, over all processes.
 
-    Accumulation is exact: each summed loss is divided by `targets`, how many there are of its kind in the whole batch.
+    Accumulation is exact, but for the contrast of rows, which are compared within a micro-batch: each summed loss is
+    divided by `targets`, how many there are of its kind in the whole batch.
     """
     means: dict[str, Tensor] = {}
     model: Any = learner.model  # of several processes, a wrapper that averages gradients
