@@ -210,6 +210,35 @@ def test_sharded_pretraining_has_the_same_targets_as_one_process_and_resumes_in_
     assert_alike(tmp_path / "two", tmp_path / "one")
 
 
+@pytest.fixture
+def finetuning(tmp_path):
+    """Write texts whose words tell their label, as many as a linear model is fitted to; return a line that learns them
+    with shards of the weights.
+    """
+    for name, rows in (("train", 60), ("validation", 60), ("test", 20)):
+        lines = [f"{('a warm and witty film', 'a dull empty mess')[row % 2]} {row},{row % 2}" for row in range(rows)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["text,label", *lines]) + "\n", encoding="utf-8")
+    splits = [f"dataset.{name}={name}.csv" for name in ("train", "validation", "test")]
+    size = ("model.max_length=16", "training.batch_size=2", "training.steps=100", "training.evaluate_every=50")
+    setting = ("training.sharding=full", "training.threads=1", "baselines=false", "run_dir=two")
+    return ("finetune", "task=classification", "dataset=files", *splits, *size, *setting)
+
+
+def test_sharded_finetuning_compares_no_head_alone(processes, finetuning, tmp_path):
+    code, _, errors = processes(2, *finetuning)
+    assert code == 0, "\n".join(errors)
+    checkpoint = report_of(tmp_path / "two")["checkpoint"]
+    assert checkpoint["step"] > 0 and "head_alone" not in checkpoint
+
+
+def test_a_head_alone_is_refused_for_sharded_weights(processes, finetuning, tmp_path):
+    code, _, errors = processes(2, *finetuning, "training.freeze_layers=all")
+    assert code != 0
+    (line,) = (line for line in errors if line.startswith("encoderlab: training"))
+    assert "training.freeze_layers=all" in line and line.endswith("Set training.sharding=none, or start one process.")
+    assert not (tmp_path / "two").exists()
+
+
 def write_shards(folder):
     """Write six shards of thirty documents each, all different."""
     folder.mkdir()

@@ -1,13 +1,22 @@
 """finetune keeps the head alone on the frozen encoder if validation says that it is better, or if it was asked for."""
 
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import safetensors.torch
 import torch
 import yaml
 
-from encoderlab.system.processes import Interrupted
+from encoderlab.config.commands import FinetuneConfig
+from encoderlab.errors import SettingError
+from encoderlab.runs.fit_best import _can_be_fitted
+from encoderlab.runs.frozen import wants_linear_head
+from encoderlab.runs.pretrained import load_pretrained
+from encoderlab.system.processes import Interrupted, Processes
+from encoderlab.tasks.classification import ClassificationConfig
+from encoderlab.training.config import Sharding, TrainingConfig
 from tests.run_files import report_of
 
 SHORT = ("training.epochs=2", "training.threads=1", "baselines=false")
@@ -163,3 +172,22 @@ def test_folds_change_no_step_of_the_run_and_a_resumed_run_has_none(command, few
         others = weights_of(tmp_path / name)
         assert all(torch.equal(weight, others[part]) for part, weight in weights.items())
     assert report_of(tmp_path / "run")["notes"] == report_of(tmp_path / "whole")["notes"]
+
+
+@pytest.mark.parametrize(("sharding", "size"), [("none", 2), ("full", 1), ("full", 2)])
+def test_no_linear_model_is_fitted_to_what_several_processes_shard(shipped, sharding, size):
+    start = load_pretrained("mini-en")
+    task = ClassificationConfig(name="films")
+    training = TrainingConfig(sharding=Sharding[sharding], freeze_layers=0)
+    config = FinetuneConfig("cache", task, start.config.dataset, start.config.tokenizer, start.shape, training)
+    model = replace(start, config=config, processes=Processes(size=size))
+    data = SimpleNamespace(split=lambda name: range(60))
+    model.network.separates_pairs = True  # so that it wants to start at a linear model
+    assert _can_be_fitted(model) == wants_linear_head(model, data) == (sharding == "none" or size == 1)
+    if sharding == "full":
+        model = replace(model, config=replace(config, training=replace(training, freeze_layers="all")))
+        if size == 1:
+            assert _can_be_fitted(model)
+        else:
+            with pytest.raises(SettingError, match=r"freeze_layers=all .* Set training\.sharding=none"):
+                _can_be_fitted(model)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from encoderlab.baselines.supervised import MOST_FROZEN_CELLS, MOST_FROZEN_ROWS
 from encoderlab.data.data import Data
+from encoderlab.errors import SettingError
 from encoderlab.metrics.comparison import Difference, paired_difference
 from encoderlab.metrics.intervals import WILSON_Z
 from encoderlab.metrics.scores import PredictionScores
@@ -35,6 +36,7 @@ from encoderlab.tasks.rows import ExampleRows, PartOfRows
 from encoderlab.training.batches import MicroBatchCount, Rows
 from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import ALL_LAYERS, Keep
+from encoderlab.training.distribution import is_sharded
 
 FOLDS = 3
 MOST_WORK = 60_000 * 3_200_000  # tokens times parameters of layers that a run reads: 5 s of mini-en on two quiet cores
@@ -106,7 +108,8 @@ def prepare_head_alone(
 ) -> tuple[HeadAlone | None, list[str]]:
     """Return the head alone if it was asked for, or may turn out to be better than the finetuned model, and notes.
 
-    The head of `model` has not been fitted yet, and stays as it is. Every process fits the same head.
+    The head of `model` has not been fitted yet, and stays as it is. Every process fits the same head. Raises
+    SettingError if it was asked for, and the model is to be sharded.
     """
     training = model.config.training
     if not _can_be_fitted(model):
@@ -127,10 +130,24 @@ def prepare_head_alone(
 
 
 def _can_be_fitted(model: Model) -> bool:
-    """Return whether a logistic regression can be the head of a model that starts from an encoder."""
+    """Return whether a logistic regression can be the head of a model that starts from an encoder.
+
+    Raises SettingError if it was asked for and cannot, as the model is to be sharded.
+    """
+    config = model.config
     reads_max = model.network.window_pooling == "max"  # of windows, which is not linear in what the head reads
-    has_classes = model.config.task.one_class_per_text
-    return has_classes and not reads_max and model.network.has_weights and model.config.starts_from is not None
+    if not config.task.one_class_per_text or reads_max or config.starts_from is None:
+        return False
+    if not is_sharded(config.training, model.processes):
+        return True
+    # Until training ends, only the main process has the weights, so the others cannot compute the vectors.
+    if config.training.freeze_layers == ALL_LAYERS:
+        problem = (
+            f"training.freeze_layers={ALL_LAYERS} fits the head to vectors that each process computes with all "
+            "weights, and training.sharding=full gives it only a shard of them"
+        )
+        raise SettingError(problem, remedy="Set training.sharding=none, or start one process")
+    return False
 
 
 def fit_head_alone(model: Model, rows: Mapping[str, Rows], chosen: dict[str, Any] | None = None) -> HeadAlone:

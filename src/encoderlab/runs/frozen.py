@@ -36,6 +36,7 @@ from encoderlab.system.device import Compute
 from encoderlab.system.files import atomic_write, differing_files, write_manifest
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.training.config import MANY_LABELS
+from encoderlab.training.distribution import is_sharded
 
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
@@ -144,7 +145,8 @@ def wants_linear_head(model: Model, data: Data) -> bool:
     With two or three classes of single texts it was 8 points lower instead. For pairs see `optimizer.PEAK_OF_PAIRS`.
     """
     config = model.config
-    if not config.task.one_class_per_text or not model.network.has_weights:
+    # Of a model that is to be sharded only the main process has weights, so the others cannot compute its vectors.
+    if not config.task.one_class_per_text or is_sharded(config.training, model.processes):
         return False
     n_rows = len(data.split("train"))
     if model.network.separates_pairs:
