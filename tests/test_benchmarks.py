@@ -5,11 +5,15 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.comparing import ratio
-from benchmarks.gpu import compared
+from benchmarks.gpu import PADDED, compared
 from benchmarks.roof import Product, Shape, roof
 from benchmarks.unlike import DRIFT_SETS
+from encoderlab.batch import Batch
+from encoderlab.model.config import HeadSizes, ModelConfig
+from encoderlab.model.heads import EncoderWithHeads
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -125,3 +129,18 @@ def test_runs_that_differ_in_length_or_are_not_finite_do_not_agree():
     assert compared([step], [{"loss": 2.5, "gradient_norm": 1.1}])["loss"] == 0.5
     assert compared([step], [{"loss": None, "gradient_norm": 1.0}])["first_loss"] == float("inf")
     assert compared([step], [])["loss"] == float("inf")
+
+
+def test_rows_without_packing_measure_the_computation_of_padding(monkeypatch):
+    monkeypatch.setattr(EncoderWithHeads, "packs", True)  # restored afterwards
+    torch.manual_seed(0)
+    shape = ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=8)
+    model = EncoderWithHeads(shape, 20, 0, HeadSizes(sequence_classes=2)).eval()
+    ids, mask = torch.ones(2, 8, dtype=torch.int64), torch.arange(8) < torch.tensor([[8], [2]])
+    batch = Batch(ids, ids * 0, mask, torch.arange(2), torch.arange(0), None, None, n_tokens=10)
+    computed = []
+    model.encoder.layers[0].register_forward_hook(lambda layer, inputs, output: computed.append(inputs[0].shape[:-1]))
+    model(batch)
+    exec(PADDED)
+    model(batch)
+    assert computed == [(10,), (2, 8)]
