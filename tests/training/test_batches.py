@@ -23,6 +23,7 @@ from encoderlab.training.batches import (
     TrainingBatches,
     epoch_order,
     prefetched,
+    release_memory,
     scoring_batches,
 )
 from encoderlab.training.config import Batching, TrainingConfig
@@ -301,3 +302,12 @@ def test_an_error_that_fewer_rows_do_not_avoid_is_not_retried():
     with pytest.raises(MemoryTooSmallError, match=r"Choose a smaller model, or a smaller model.max_length\.$"):
         run(model, MicroBatchCount(1, "a guess", open=True), optimizer=optimizer)
     assert model.sizes == [10]
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda", "mps"])
+def test_freed_memory_is_returned_to_the_device_that_ran_out_of_it(kind, monkeypatch):
+    emptied = []
+    for name in ("cuda", "mps"):
+        monkeypatch.setattr(getattr(torch, name), "empty_cache", lambda name=name: emptied.append(name))
+    release_memory(torch.device(kind))
+    assert emptied == ([] if kind == "cpu" else [kind])

@@ -323,3 +323,9 @@ def initial_micro_batches(
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Return whether `error` says that memory ran out."""
     return isinstance(error, torch.OutOfMemoryError) or any(sign in str(error) for sign in OUT_OF_MEMORY)
+
+
+def release_memory(device: torch.device) -> None:
+    """Return what PyTorch keeps of a GPU's freed memory, in pieces of the sizes that were asked for, to the GPU."""
+    if device.type != "cpu":
+        torch.get_device_module(device).empty_cache()

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from encoderlab.batch import Batch
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes, stop_if_interrupted
-from encoderlab.training.batches import MemoryTooSmallError, is_out_of_memory
+from encoderlab.training.batches import MemoryTooSmallError, is_out_of_memory, release_memory
 
 if TYPE_CHECKING:
     from encoderlab.metrics.scores import Metrics, SplitScores
@@ -71,7 +71,7 @@ def _in_halves(batch: Batch, predict: Callable[[Batch], Output], halve: bool) ->
                 f"The memory of the device ({batch.input_ids.device.type}) is too small for a batch of {size} tokens"
             )
             raise MemoryTooSmallError(problem, remedy="Choose another device, or a smaller model") from None
-    torch.cuda.empty_cache()  # by now the error is freed, and with it the tensors in its frames
+    release_memory(batch.input_ids.device)  # by now the error is freed, and with it the tensors in its frames
     return [part for half in batch.halves() for part in _in_halves(half, predict, halve)]
 
 

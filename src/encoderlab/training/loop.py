@@ -25,7 +25,13 @@ from encoderlab.batch import Batch
 from encoderlab.errors import TrainingError
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.training.batches import MemoryTooSmallError, MicroBatchCount, TrainingBatches, is_out_of_memory
+from encoderlab.training.batches import (
+    MemoryTooSmallError,
+    MicroBatchCount,
+    TrainingBatches,
+    is_out_of_memory,
+    release_memory,
+)
 from encoderlab.training.config import TrainingConfig, seconds_of, total_steps
 from encoderlab.training.distribution import random_state, set_random_state
 from encoderlab.training.loss import LOSSES, LabelWeights, count_targets, losses
@@ -255,7 +261,7 @@ class StepsWithinMemory:
             learner.optimizer.zero_grad()
             set_random_state(generators, device)
             gc.collect()  # frames of the failed step may reference one another
-            torch.cuda.empty_cache()  # so that it can be allocated in other sizes
+            release_memory(device)  # so that it can be allocated in other sizes
 
     def _use_more(self, step: int, device: torch.device, *, in_optimizer: bool) -> None:
         """Double the number of micro-batches from `step` on and print a line. Raises as `take` does.
