@@ -2,12 +2,17 @@
 process, and of the encoder as it is written.
 """
 
+import copy
+import pickle
 from functools import wraps
 
 import pytest
 import torch
 from torch import nn
 
+from encoderlab.model.encoder import Encoder
+from encoderlab.model.layers import Compilable
+from encoderlab.model.transformers_encoder import TransformersEncoder
 from encoderlab.system.device import Compute
 from encoderlab.training.config import Compile
 from encoderlab.training.distribution import compile_encoder
@@ -113,7 +118,17 @@ def test_a_sharded_model_equals_the_whole_one(tmp_path, script):
 CPU = Compute(torch.device("cpu"), torch.float32, 1, "as set")
 
 
-class Doubling(nn.Module):
+@pytest.fixture
+def stand_in_compiler(monkeypatch):
+    """Let the compiler return a function that does the same and, like a compiled one, cannot be pickled."""
+
+    def compiled(encode, **_):
+        return lambda *arguments: encode(*arguments)
+
+    monkeypatch.setattr(torch, "compile", wraps(torch.compile)(compiled))
+
+
+class Doubling(Compilable):
     """An encoder small enough to be compiled in a test."""
 
     def __init__(self, width=4):
@@ -143,6 +158,25 @@ def test_trying_the_compiler_leaves_random_state_and_gradients_as_they_were(monk
     before = torch.get_rng_state()
     assert compile_encoder(encoder, Compile.always, CPU) == "compiled"
     assert all(weight.grad is None for weight in encoder.parameters()) and torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.usefixtures("stand_in_compiler")
+def test_copies_and_pickles_of_a_compiled_encoder_compute_with_their_own_weights():
+    encoder, ids = Doubling(), torch.tensor([[0, 1]])
+    assert compile_encoder(encoder, Compile.always, CPU) == "compiled" and "encode" in vars(encoder)
+    for other in (copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
+        assert "encode" not in vars(other)
+        with torch.no_grad():
+            other.linear.bias += 1
+        torch.testing.assert_close(other.encode(ids, ids, None), encoder.encode(ids, ids, None) + 2)
+    assert "encode" in vars(encoder)
+    assert issubclass(Encoder, Compilable) and issubclass(TransformersEncoder, Compilable)
+
+
+@pytest.mark.usefixtures("stand_in_compiler")
+def test_an_encoder_that_is_frozen_is_compiled():
+    encoder = Doubling().requires_grad_(requires_grad=False)
+    assert compile_encoder(encoder, Compile.always, CPU) == "compiled"
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from encoderlab.model.attention import MultiHeadAttention, attention_kernel
 from encoderlab.model.config import ModelConfig, NormPosition
-from encoderlab.model.layers import Dropout, FeedForward, RelativePositions, build_norm, build_positions
+from encoderlab.model.layers import Compilable, Dropout, FeedForward, RelativePositions, build_norm, build_positions
 from encoderlab.model.packing import Ids, Layout, Mask, SelectedTokens, Selection, Tokens, worth_packing
 
 SelectedVectors = Float[Tensor, "*targets d_model"]  # of the selected tokens
@@ -94,7 +94,7 @@ class PreNormLayer(EncoderLayer):
 LAYERS = {NormPosition.post: PostNormLayer, NormPosition.pre: PreNormLayer}
 
 
-class Encoder(nn.Module):
+class Encoder(Compilable):
     """Ids in, one vector per token out. Pre-norm layers do not normalise their sum: one more norm follows the last."""
 
     is_drawn = True  # its weights may be drawn, and not only be loaded

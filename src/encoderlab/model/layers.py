@@ -206,6 +206,16 @@ class RelativePositions(nn.Module):
         return torch.where(size < exact, size, ranges) + half * (distances < 0)
 
 
+class Compilable(nn.Module):
+    """A module whose method `encode` may be replaced by a compiled one (`training.distribution.compile_encoder`).
+
+    Copies and pickles are without it: it cannot be pickled, and in a copy it would compute with the original's weights.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "encode"}
+
+
 class NothingDrawn(TorchFunctionMode):
     """Skips drawing the weights of a model that are loaded, or of which only the shapes matter.
 

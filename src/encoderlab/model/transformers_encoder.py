@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.model.attention import formula_is_faster
 from encoderlab.model.config import TransformersConfig
-from encoderlab.model.layers import NothingDrawn
+from encoderlab.model.layers import Compilable, NothingDrawn
 from encoderlab.model.packing import Ids, Mask, Selection, attendable
 
 CODE = ("auto_map", "use_kernels", "kernel_config")  # fields of config.json that choose what computes the encoder
@@ -45,7 +45,7 @@ def without_code(fields: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-class TransformersEncoder(nn.Module):
+class TransformersEncoder(Compilable):
     """The encoder that AutoModel makes of the settings' config.json: ids in, one vector per token out.
 
     It has the interface of `Encoder`. Its weights are always loaded: here they have memory with any content or, on the

@@ -280,7 +280,8 @@ def compile_encoder(encoder: AnyEncoder, choice: Compile, compute: Compute, seco
 
         config.split_reductions = False
 
-    # What is compiled is the method: the module and the names of its weights stay as they are.
+    # What is compiled is the method: the module and the names of its weights stay as they are, and copies of it have
+    # the class's own again (`Compilable`).
     plain = encoder.encode
     compiled = torch.compile(plain, dynamic=True)
 
@@ -298,12 +299,16 @@ def compile_encoder(encoder: AnyEncoder, choice: Compile, compute: Compute, seco
 
 
 def _what_is_wrong_with_the_compiler(encoder: AnyEncoder, compute: Compute) -> str | None:
-    """Run the encoder forward and backward once: nothing else reveals a broken compiler or toolchain."""
+    """Run the encoder forward and, unless all of it is frozen, backward once: nothing else reveals a broken compiler or
+    toolchain.
+    """
     ids = torch.zeros(3, 2, dtype=torch.int64, device=compute.device)
     gpus = [compute.device] if compute.device.type == "cuda" else []
     try:
         with torch.random.fork_rng(gpus), compute.autocast():
-            encoder.encode(ids, ids, None).float().sum().backward()
+            total = encoder.encode(ids, ids, None).float().sum()
+            if total.requires_grad:
+                total.backward()
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # a broken toolchain can raise errors of any kind
