@@ -1,5 +1,6 @@
 """Masking: the right share of the right tokens, replaced as the settings say, the same wherever a row is."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -155,3 +156,12 @@ def test_the_host_counts_the_targets_the_device_will_choose_at_every_length(frac
         ids = torch.tensor([rows[:length]])
         chosen = int(task.choose(ids, torch.tensor([0]), 1).sum())
         assert task.count_targets(np.array(rows[:length]), np.array([length])) == chosen
+
+
+def test_a_pickled_task_has_tables_on_the_cpu_only():
+    task = PretrainingConfig(name="test").build(TOKENIZER, [], 512)
+    elsewhere = torch.device("meta")
+    assert task._tables_on(elsewhere)[0].device == elsewhere
+    tables = pickle.loads(pickle.dumps(task))._tables
+    assert set(tables) == {torch.device("cpu")} and set(task._tables) == {torch.device("cpu"), elsewhere}
+    assert all(map(torch.equal, tables[torch.device("cpu")], task._tables[torch.device("cpu")]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -119,6 +119,13 @@ class Pretraining(Task):
         self.is_ordinary[list(tokenizer.special_ids)] = False
         ordinary = torch.from_numpy(np.flatnonzero(self.is_ordinary))
         self._tables = {torch.device("cpu"): (ordinary, torch.from_numpy(self.is_ordinary))}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy has: its tables are those on the CPU, as it may be used where there is no such device."""
+        import torch
+
+        cpu = torch.device("cpu")
+        return self.__dict__ | {"_tables": {cpu: self._tables[cpu]}}
 
     def metrics(self) -> PretrainingMetrics:
         from encoderlab.metrics.pretraining import PretrainingMetrics
