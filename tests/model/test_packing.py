@@ -13,7 +13,8 @@ from torch.testing import assert_close
 
 from encoderlab.model import attention
 from encoderlab.model.config import NormPosition, Pooling, Positions
-from encoderlab.model.packing import Selection, worth_packing
+from encoderlab.model.packing import Selection, places_of, worth_packing
+from tests.pretended_card import pretended
 
 CHOICES = {
     "positions": st.sampled_from(Positions),
@@ -192,3 +193,11 @@ def test_padding_is_removed_automatically_if_there_is_enough_of_it(make_model, m
     nowhere, card = torch.empty(2, 5, device="meta", dtype=torch.long), make_batch([5, 4]).input_ids
     assert worth_packing(8, nowhere, kernel=False) and not worth_packing(9, nowhere, kernel=False)
     assert worth_packing(9, card, kernel=True) and not worth_packing(0, nowhere, kernel=True)
+
+
+@pytest.mark.parametrize("kind", ["cuda", "mps"])
+def test_places_are_found_on_a_card_that_lacks_the_function_which_does_not_wait(kind):
+    with pretended(kind):
+        marks = torch.tensor([0, 1, 1, 0, 1], device=kind)
+        places = places_of(marks, 3)
+        assert places.device.type == kind and places.tolist() == [1, 2, 4]

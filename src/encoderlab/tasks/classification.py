@@ -196,7 +196,7 @@ class Classification(Task):
         predictions = super().predictions_of(logits)
         if self.threshold is None or self.threshold.known is None:
             return predictions
-        probabilities = logits.double().softmax(-1)[:, self.positive].cpu().numpy()
+        probabilities = logits.cpu().double().softmax(-1)[:, self.positive].numpy()  # MPS has no float64
         ids = predict_from(probabilities, self.threshold.known, self.positive)
         pairs = zip(predictions, ids.tolist(), strict=True)
         return [RowPrediction((self.labels[id_],), prediction.probabilities) for prediction, id_ in pairs]

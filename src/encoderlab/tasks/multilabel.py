@@ -157,7 +157,7 @@ class Multilabel(Task):
         from encoderlab.metrics.calibration import DEFAULT
 
         bounds = [self.thresholds.get(label, DEFAULT) for label in self.labels]
-        rows = logits.double().sigmoid()
+        rows = logits.cpu().double().sigmoid()  # MPS has no float64
         reached = (rows >= rows.new_tensor(bounds)).tolist()
         predictions = []
         for marks, probabilities in zip(reached, rows.tolist(), strict=True):

@@ -98,7 +98,7 @@ class Regression(Task):
         """Return the number of each row in the user's units."""
         from encoderlab.metrics.texts import rounded
 
-        numbers = logits[:, 0].double().cpu().numpy() * self.unit + self.mean
+        numbers = logits[:, 0].cpu().double().numpy() * self.unit + self.mean  # MPS has no float64
         return [RowPrediction((), number=number) for number in rounded(numbers, self.unit).tolist()]
 
     def plain(self, prediction: RowPrediction, abstention: Abstention = NO_ABSTENTION) -> dict[str, Any]:

@@ -96,14 +96,15 @@ class TeacherVectors(Encoding):
         """Return `batch` with the teacher's vectors. Raises DataError if there is no teacher."""
         import torch
 
+        from encoderlab.model.packing import places_of
+
         if self.teacher is None:
             problem = (
                 f"{self.config.name} was distilled from a teacher's vectors and cannot be scored without the teacher"
             )
             raise DataError(problem, remedy=INSTEAD)
         real = torch.ones_like(batch.input_ids) if batch.attention_mask is None else batch.attention_mask
-        positions = torch.nonzero_static(real.flatten(), size=batch.n_tokens).flatten()
-        batch = replace(batch, target_positions=positions)
+        batch = replace(batch, target_positions=places_of(real.flatten(), batch.n_tokens))
         return replace(batch, teacher=self.teacher(batch))
 
     def metrics(self) -> TeacherVectorsMetrics:
