@@ -23,8 +23,8 @@ from encoderlab.runs.further_texts import (
     fitted,
     judged_by_folds,
     kappa_of_names,
+    name_in_words,
     self_label,
-    words_of,
 )
 
 UNLABELLED_SETS = ("subjectivity", "sms_spam", "tweet_offensive", "financial_phrasebank", "bbc_news", "clinc150")
@@ -55,7 +55,7 @@ def _scores(train: Texts, scored: Texts, n_rows: int, draws: int) -> dict[str, n
     import encoderlab
 
     labels, classes = np.unique(train.labels, return_inverse=True)
-    names = encoderlab.load("mini-en").embed([words_of(label) for label in labels], normalize=True)
+    names = encoderlab.load("mini-en").embed([name_in_words(label) for label in labels], normalize=True)
     scores = {way: np.zeros(draws) for way in WAYS}
     for draw in range(draws):
         order = np.random.default_rng(draw).permutation(len(classes))
