@@ -96,15 +96,15 @@ def _groups(model: EncoderWithHeads, config: TrainingConfig) -> Iterator[dict[st
 # phrasebank 0.901 and 0.910. benchmarks/SUITE.md has what else was tried.
 PEAK = 3e-4
 PEAK_FROM_SCRATCH = 5e-4
-# From a pretrained encoder. A student from mini-en that all-mpnet taught SST-2 had 0.898 on validation with it, 0.882
-# without (seed 0).
-LAYER_DECAY = 0.9
 PEAK_WIDTH = 256
 HIGHEST_PEAK = 1e-3
 # Of that peak, for classes of pairs that are read separately: a head with four features for each of a vector's moves
 # far in a step. From a linear model, accuracy on validation was 0.602 instead of 0.534 on MNLI's sample, and level on
 # QQP's (0.785 and 0.788; seed 0). benchmarks/SUITE.md has test and what else was tried.
 PEAK_OF_PAIRS = 1 / 3
+# From a pretrained encoder. A student from mini-en that all-mpnet taught SST-2 had 0.898 on validation with it, 0.882
+# without (seed 0).
+LAYER_DECAY = 0.9
 ONE_CYCLE_START = 1 / 25  # of the peak, as in Smith and Topin's code and PyTorch's OneCycleLR
 
 
