@@ -309,6 +309,18 @@ TABLE = [
         {"start_shape": replace(START, pairs=Pairs.separate)},
         {"training.learning_rate": 3e-4, "model.pairs": "joint"},
     ),
+    (
+        "49 labels",
+        {},
+        {"start_shape": START, "labels": {f"{n:02}": 100 for n in range(49)}},
+        {"training.learning_rate": 3e-4},
+    ),
+    (
+        "50 labels",
+        {},
+        {"start_shape": START, "labels": {f"{n:02}": 100 for n in range(50)}},
+        {"training.learning_rate": 5e-4},
+    ),
     ("a rate that was set", {"learning_rate": 2e-4}, {}, {"training.learning_rate": 2e-4}),
     ("a decay that was set", {"layer_decay": 0.5}, {"start_shape": START}, {"training.layer_decay": 0.5}),
     # Validation.

@@ -15,7 +15,7 @@ settings are decided in the order of the table; each function decides one row.
 | training.batching, freeze_layers | `settle_few_rows` | whether training rows, or those of rare labels, are few |
 | training.contrast_weight | `settle_contrast` | the task, whether training rows are few |
 | training.epochs, evaluate_every | `settle_epochs` | the numbers of rows, tokens and labels |
-| training.learning_rate, layer_decay | `settle_learning_rate` | the starting encoder, its width, pairs |
+| training.learning_rate, layer_decay | `settle_learning_rate` | the starting encoder, its width, labels, pairs |
 | training.keep, patience | `settle_validation` | the numbers of validation rows and labels |
 | training.accumulate | `settle_micro_batches` | the task, the longest row, the device's memory |
 | training.device, precision, threads | `set_up_compute`, before | this machine |
@@ -46,7 +46,13 @@ from encoderlab.training.config import (
     can_choose_by,
     resolve_by_rows,
 )
-from encoderlab.training.optimizer import LAYER_DECAY, PEAK_FROM_SCRATCH, PEAK_OF_PAIRS, peak_for_width
+from encoderlab.training.optimizer import (
+    LAYER_DECAY,
+    PEAK_FROM_SCRATCH,
+    PEAK_OF_MANY_LABELS,
+    PEAK_OF_PAIRS,
+    peak_for_width,
+)
 
 LONGEST_FROM_SCRATCH = 512  # tokens: the most that rows can decide for an encoder from scratch, as in BERT
 PRETRAINING_LENGTH = 128
@@ -279,7 +285,7 @@ def settle_learning_rate(
     training: TrainingConfig, task: TaskConfig, shape: ModelConfig, facts: Facts
 ) -> tuple[TrainingConfig, list[str]]:
     """Decide the learning rates: how they fall from layer to layer, and the peak: from scratch one for all, from a
-    pretrained encoder by its width, and lower for classes of pairs that are read separately.
+    pretrained encoder by its width, higher for one of many classes, and lower for pairs that are read separately.
     """
     if training.layer_decay is None:
         training = replace(training, layer_decay=1.0 if facts.start_shape is None else LAYER_DECAY)
@@ -291,8 +297,12 @@ def settle_learning_rate(
     peak = peak_for_width(shape.d_model)
     suits = "the encoder's width"
     if task.one_class_per_text and shape.pairs is Pairs.separate:
-        peak = float(f"{peak * PEAK_OF_PAIRS:.1e}")
+        peak *= PEAK_OF_PAIRS
         suits += ", and pairs that are read separately"
+    elif task.one_class_per_text and len(facts.labels) >= MANY_LABELS:
+        peak *= PEAK_OF_MANY_LABELS
+        suits += f", and {len(facts.labels)} labels"
+    peak = float(f"{peak:.1e}")
     return replace(training, learning_rate=peak), [f"training.learning_rate={peak:g}, suited to {suits}"]
 
 

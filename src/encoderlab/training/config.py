@@ -73,7 +73,7 @@ class TrainingConfig:
     learning_rate: float | None = setting(
         1e-3,
         "Peak learning rate of AdamW; null: suited to the width of the encoder that is started from (1e-3 up to 128, "
-        "3e-4 at 256, 1.3e-4 at 384, 3.3e-5 at 768), without one 5e-4.",
+        "3e-4 at 256, 1.3e-4 at 384, 3.3e-5 at 768; more for 50 labels), without one 5e-4.",
         above=0,
     )
     schedule: Schedule = setting(Schedule.linear, "Learning rate schedule: one_cycle, linear, cosine or constant.")
