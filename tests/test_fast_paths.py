@@ -12,8 +12,8 @@ from encoderlab.batch import Batch
 from encoderlab.model.config import HeadSizes, ModelConfig, NormPosition, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.system.device import Compute
+from encoderlab.training.compilation import compile_encoder
 from encoderlab.training.config import Compile, TrainingConfig
-from encoderlab.training.distribution import compile_encoder
 from encoderlab.training.loop import Horizon, Learner, optimize
 from encoderlab.training.optimizer import build_optimizer
 

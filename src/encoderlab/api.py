@@ -17,7 +17,6 @@ from encoderlab.errors import SettingError, one_line
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import load_model
 from encoderlab.runs.run import Run
-from encoderlab.runs.tracking import track
 
 COMMAND_OF = {RunConfig: "train", PretrainConfig: "pretrain", FinetuneConfig: "finetune", DistillConfig: "distill"}
 
@@ -62,10 +61,7 @@ def _run(command: Callable[[Any], Run | None], config: Any, wanted: type) -> Run
         raise SettingError(f"The settings are {one_line(repr(config))[:80]}", allowed=wanted.__name__, remedy=remedy)
     with errors_explained(COMMAND_OF[wanted]):
         checked = settings_from_dict(settings_to_dict(config), wanted)
-    run = command(checked)
-    if run is not None:
-        track(run)
-    return run
+    return command(checked)
 
 
 def load(run: str | Path, device: str = "auto") -> Model:

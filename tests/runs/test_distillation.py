@@ -9,6 +9,7 @@ import torch
 
 from encoderlab.batch import Batch
 from encoderlab.config.commands import DistillConfig, StudentStart
+from encoderlab.data.built_in import IntentsDataset
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Split, TextExample, WordsExample
 from encoderlab.data.token_store import tokenize_examples
@@ -125,7 +126,9 @@ def test_a_student_that_reads_other_tokens_or_more_is_refused():
 def config_of(words=False, **settings):
     settings = {"teacher": "it", "init_from": "an encoder", "teacher_weight": 0.5} | settings
     training = TrainingConfig(device="cpu", threads=1)
-    return DistillConfig("cache", TASKS[words], None, SymbolsConfig(), ModelConfig(), training, seed=3, **settings)
+    return DistillConfig(
+        "cache", TASKS[words], IntentsDataset(), SymbolsConfig(), ModelConfig(), training, seed=3, **settings
+    )
 
 
 def data_of(words=False, labels=LABELS):

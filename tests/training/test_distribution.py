@@ -14,8 +14,8 @@ from encoderlab.model.encoder import Encoder
 from encoderlab.model.layers import Compilable
 from encoderlab.model.transformers_encoder import TransformersEncoder
 from encoderlab.system.device import Compute
+from encoderlab.training.compilation import compile_encoder
 from encoderlab.training.config import Compile
-from encoderlab.training.distribution import compile_encoder
 from tests.torchrun import torchrun
 
 BEGIN = """

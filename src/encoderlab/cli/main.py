@@ -231,6 +231,4 @@ def _call_command(command: str, processes: Processes, settings: Any, overrides: 
     with processes.connection_watched():
         settings = replace(settings, overrides=list(overrides))
         run_command = getattr(import_module(f"encoderlab.commands.{command}"), command)
-        run = run_command(settings, **shared)
-        if command in TRAINING_COMMANDS and run is not None and processes.is_main:
-            import_module("encoderlab.runs.tracking").track(run)
+        run_command(settings, **shared)

@@ -31,7 +31,7 @@ def embed(config: EmbedConfig) -> None:
 
     # The vectors are written as they are computed, behind a header whose number of rows is corrected at the end.
     width = model.shape.d_model
-    normalize = model.normalizes if config.normalize is None else config.normalize
+    normalize = model.config.task.normalizes_vectors if config.normalize is None else config.normalize
     examples, total = _examples(config, model)
     n_rows = n_cut = 0
     with written_whole("output", output) as temporary, temporary.open("wb") as array:

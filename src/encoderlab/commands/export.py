@@ -66,7 +66,7 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     _say_what_is_left_out(opened)
     model = _with_chosen_heads(config, opened)
     task = model.task
-    if not task.special_tokens:
+    if not task.config.adds_special_tokens:
         problem = "transformers adds [CLS] and [SEP], but the model was trained with task.special_tokens=false"
         raise SettingError(problem, remedy="Train with task.special_tokens=true to export")
     extended = _extended(config, opened, model)
@@ -89,7 +89,8 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
 def _write_sentence_settings(folder: Path, opened: Model) -> None:
     """Let sentence-transformers make the vectors of texts as `embed` does."""
     pooling = Pooling[opened.vector_pooling.name]
-    for name, content in sentence_settings(opened.shape.d_model, pooling, normalizes=opened.normalizes).items():
+    normalizes = opened.config.task.normalizes_vectors
+    for name, content in sentence_settings(opened.shape.d_model, pooling, normalizes=normalizes).items():
         (folder / name).parent.mkdir(exist_ok=True)
         write_json(folder / name, content)
 

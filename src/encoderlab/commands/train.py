@@ -16,6 +16,7 @@ from encoderlab.runs.prepare import prepare
 from encoderlab.runs.resume import folds_of
 from encoderlab.runs.run import Run
 from encoderlab.runs.scoring import score
+from encoderlab.runs.tracking import track
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 
@@ -31,11 +32,21 @@ def train(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> Run | Non
 def run_training(config: RunConfig, command: str, processes: Processes) -> Run | None:
     """Train a model as `command` does, score it, and write its run folder; return None for a dry run."""
     folds = folds_of(config, processes)
-    if folds is not None:
+    if folds is None:
+        run = _train_once(config, command, processes)
+    else:
         from encoderlab.runs.folds import cross_validate
 
-        return cross_validate(replace(config, folds=folds), command, processes, run_training)
+        run = cross_validate(replace(config, folds=folds), command, processes, _train_once)
 
+    # The run is complete, whatever happens to a tracker.
+    if run is not None and processes.is_main:
+        track(run)
+    return run
+
+
+def _train_once(config: RunConfig, command: str, processes: Processes) -> Run | None:
+    """Train the model on one split of the rows, score it, and write its run folder; return None for a dry run."""
     # Read the data and the weights to start from, decide every open setting, build the model and the rows it reads.
     prepared = prepare(config, command, processes)
     if config.dry_run:
@@ -50,4 +61,4 @@ def run_training(config: RunConfig, command: str, processes: Processes) -> Run |
         processes.leave()  # baselines and the report may take longer than the others would wait
         if processes.is_main:
             finish(run, prepared, model, scores, result)
-    return run  # whoever called hands it to a tracker; the runs of folds are not handed over
+    return run

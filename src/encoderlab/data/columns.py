@@ -85,6 +85,9 @@ class Columns:
         return [name for name in counts if name in names]
 
 
+USUAL_COLUMNS = Columns("text", label="label")
+
+
 class MissingColumnError(DataError):
     """A file lacks a column of texts or labels."""
 

@@ -22,6 +22,7 @@ from encoderlab.settings import check_settings, setting
 
 if TYPE_CHECKING:
     from encoderlab.data.columns import Columns, RawRows
+    from encoderlab.data.formats import Dialect
     from encoderlab.model.config import TargetKind
 
 
@@ -118,6 +119,20 @@ class DatasetConfig(ABC):
         model was `trained` on; None for a dataset with splits of its own.
         """
         return None
+
+    @property
+    def file_columns(self) -> Columns:
+        """Return the columns that a further file of such rows is expected to have, and how its texts are read."""
+        from encoderlab.data.columns import USUAL_COLUMNS
+
+        return USUAL_COLUMNS
+
+    @property
+    def dialect(self) -> Dialect:
+        """Return how files are read; what it leaves open is decided for each."""
+        from encoderlab.data.formats import Dialect
+
+        return Dialect()
 
     @property
     def row_seed(self) -> int:
@@ -228,6 +243,12 @@ class ColumnDataset(DatasetConfig):
     def drops_missing(self) -> bool:
         """Return whether rows without a label or a text are left out instead of refused."""
         return False
+
+    @property
+    def file_columns(self) -> Columns:
+        from encoderlab.data.columns import Columns
+
+        return Columns(self.text, self.text_pair, self.label, strip_html=self.strip_html)
 
     def columns(self, target: TargetKind = "label") -> Columns:
         """Return the columns to read for `target`. Raises SettingError if the settings name others."""

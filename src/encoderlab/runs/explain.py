@@ -24,7 +24,7 @@ from encoderlab.runs.inputs import split_examples
 from encoderlab.runs.model import Model
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import refuse_unknown_label
-from encoderlab.training.distribution import COMPILED
+from encoderlab.training.compilation import COMPILED
 
 MOST_OCCLUSIONS = 128  # of one text: a longer one loses several words at a time; otherwise the cost would be quadratic
 

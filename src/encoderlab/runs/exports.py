@@ -151,7 +151,7 @@ def _graph_fields(model: Model, whole: onnx.WholeModel) -> dict[str, Any]:
         "outputs": whole.outputs,
         "answer": "last_hidden_state" if answers_for == "nothing" else whole.outputs[-1],
         "max_length": task.max_length,
-        "special_tokens": task.special_tokens,
+        "special_tokens": task.config.adds_special_tokens,
         "opset": onnx.OPSET,
         "tolerance": onnx.TOLERANCE,
         "onnxruntime": version("onnxruntime"),

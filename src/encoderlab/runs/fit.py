@@ -29,8 +29,9 @@ from encoderlab.system.device import ThreadsByLoad
 from encoderlab.system.processes import Interrupted, deferred, stop_if_interrupted
 from encoderlab.training import checkpoint as checkpoints
 from encoderlab.training.batches import MicroBatchCount, Rows, RowStream, TrainingBatches
+from encoderlab.training.compilation import COMPILED
 from encoderlab.training.config import Keep, TrainingConfig, seconds_of, steps_per_epoch, total_steps
-from encoderlab.training.distribution import COMPILED, distribute, random_state, seed_dropout, set_random_states
+from encoderlab.training.distribution import distribute
 from encoderlab.training.loop import Learner, Step, StepsWithinMemory, horizon_of
 from encoderlab.training.loss import LabelWeights
 from encoderlab.training.optimizer import build_optimizer
@@ -256,7 +257,7 @@ class TrainState:
             "micro_batches": asdict(self.steps.micro_batches),
             "accumulate": self.model.config.training.accumulate,
             "tokenizer": self.model.tokenizer.fingerprint,
-            "random_states": self.processes.gather(random_state(self.model.compute.device)) or [],
+            "random_states": self.processes.gather(checkpoints.random_state(self.model.compute.device)) or [],
         }
         if self.stream is not None:
             state["stream"] = self.stream.position(self.progress.step)
@@ -280,7 +281,8 @@ class TrainState:
         if self.stream is not None:
             self.stream.resume(state["stream"])
         device = self.model.compute.device
-        set_random_states(state["random_states"], device, self.processes, self.model.config.seed, state["step"])
+        seed = self.model.config.seed
+        checkpoints.set_random_states(state["random_states"], device, self.processes, seed, state["step"])
 
 
 class _SavedSteps:
@@ -299,7 +301,7 @@ class _SavedSteps:
         checkpoint = processes.broadcast_from_main(lambda: checkpoints.newest_verified(self.folder))
         if checkpoint is None:
             if not processes.is_main:  # the main process draws what a single one would
-                seed_dropout(self.state.model.config.seed, 0, processes)
+                checkpoints.seed_dropout(self.state.model.config.seed, 0, processes)
             return
         state = processes.broadcast_from_main(lambda: checkpoints.read_state(checkpoint))
         try:

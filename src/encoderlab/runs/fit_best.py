@@ -248,7 +248,7 @@ def _chosen_by_folds(
     with torch.random.fork_rng():  # the run draws what it would draw without the folds
         for own, others in StratifiedKFold(folds, shuffle=True, random_state=config.seed).split(classes, classes):
             alone[others], finetuned[others] = _fold(model, train, own, others, micro_batches, starts_linear)
-    positive = getattr(model.task, "positive", 1)
+    _, positive = config.task.two_class_rule(model.labels)
     name = model.task.main_score
     scores = [classification_scores(classes, side, model.labels, name, positive) for side in (alone, finetuned)]
     comparison = Comparison.of(scores[0], scores[1], name, config.seed)

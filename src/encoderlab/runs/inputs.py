@@ -87,9 +87,8 @@ def text_columns(config: InputConfig, model: Model) -> tuple[Any, str | None]:
     """Return the names of the columns with the text (a list if it was joined from several) and its second text, if the
     model reads pairs.
     """
-    dataset = model.config.dataset
-    column = config.text_column or getattr(dataset, "text", "text")
-    return column, config.text_pair_column or getattr(dataset, "text_pair", None)
+    as_trained = model.file_columns
+    return config.text_column or as_trained.text, config.text_pair_column or as_trained.text_pair
 
 
 def file_examples(
@@ -115,7 +114,7 @@ def file_examples(
 
 def dialect_of(model: Model, dialect: Dialect) -> Dialect:
     """Return the dialect of new files: what is left open is as in the training files, if there were any."""
-    return dialect.completed_by(getattr(model.config.dataset, "dialect", dialect))
+    return dialect.completed_by(model.file_dialect)
 
 
 def standard_input_examples(model: Model, *, paired: bool) -> Iterator[Example]:
@@ -143,12 +142,11 @@ def unlabelled_texts(file: str, config: RunConfig, data: Data) -> list[Example]:
     path = local_file(file, config.cache).expanduser()
     if not path.is_file() and not is_saved_dataset(path):
         raise DataError(f"unlabelled={path} does not exist", allowed="a csv, tsv, xlsx, jsonl, parquet or txt file")
-    dataset = config.dataset
-    text = getattr(dataset, "text", "text")
-    pair = getattr(dataset, "text_pair", None) if data.paired else None
-    split = read_unlabelled(path, text=text, text_pair=pair, words=config.task.of_words, cache_dir=config.cache)
-    strips = getattr(dataset, "strip_html", False)
-    texts = with_text(example.without_html() if strips else example for example in split)
+    columns = config.dataset.file_columns
+    pair = columns.text_pair if data.paired else None
+    words = config.task.of_words
+    split = read_unlabelled(path, text=columns.text, text_pair=pair, words=words, cache_dir=config.cache)
+    texts = with_text(example.without_html() if columns.strip_html else example for example in split)
     if not texts:
         raise DataError(f"unlabelled={path} has no texts", remedy="Choose a file with some, or remove it")
     return texts

@@ -119,8 +119,7 @@ class TextTokens:
 
         For a text read in windows, the total over its windows.
         """
-        special_tokens = getattr(task, "special_tokens", True)
-        format = SequenceFormat.of(self.tokenizer, max_length, task.windowing, special_tokens=special_tokens)
+        format = SequenceFormat.of(self.tokenizer, max_length, task.windowing, special_tokens=task.adds_special_tokens)
         return format.lengths(*lengths_of(self.stores["train"]))
 
     def rows(self, task: Task) -> dict[str, ExampleRows]:

@@ -18,8 +18,10 @@ from torch.nn import functional as F
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.config.commands import RunConfig, VectorPooling
+from encoderlab.data.columns import USUAL_COLUMNS, Columns
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.examples import Example, TextExample, WordsExample
+from encoderlab.data.formats import Dialect
 from encoderlab.data.token_store import tokenize_examples
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError, one_line
@@ -122,9 +124,16 @@ class Model:
         return self.config.task.name
 
     @property
-    def normalizes(self) -> bool:
-        """Return whether the encoder's sentence vectors were trained to have length 1."""
-        return getattr(self.config.task, "normalize", False)
+    def file_columns(self) -> Columns:
+        """Return the columns that a file of new texts is expected to have, and how its texts are read."""
+        trained: DatasetConfig | None = self.config.dataset  # an encoder alone has none
+        return USUAL_COLUMNS if trained is None else trained.file_columns
+
+    @property
+    def file_dialect(self) -> Dialect:
+        """Return how files of new texts are read; what it leaves open is decided for each."""
+        trained: DatasetConfig | None = self.config.dataset
+        return Dialect() if trained is None else trained.dialect
 
     @property
     def origin(self) -> Provenance:
@@ -156,7 +165,7 @@ class Model:
 
         They are read without HTML if it was trained without.
         """
-        if getattr(self.config.dataset, "strip_html", False):
+        if self.file_columns.strip_html:
             examples = [example.without_html() for example in examples]
         return self.task.rows(tokenize_examples(examples, self.tokenizer))
 
@@ -231,7 +240,7 @@ class Model:
         if pooling is not None and pooling not in VectorPooling.__members__:
             raise SettingError(f"pooling={pooling} is not a valid choice", allowed=", ".join(VectorPooling.__members__))
         vector_pooling = None if pooling is None else VectorPooling[pooling]
-        scales = self.normalizes if normalize is None else normalize
+        scales = self.config.task.normalizes_vectors if normalize is None else normalize
         return self.vectors(self.rows(self._examples(texts)), vector_pooling, normalize=scales)
 
     def _examples(self, texts: str | Sequence[str | tuple[str, str]]) -> list[Example]:

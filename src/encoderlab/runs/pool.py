@@ -123,8 +123,7 @@ def _read_file(path: Path, config: PoolConfig, model: Model, *, labelled: bool =
     if labelled and label not in cells:
         problem = f"{path} has no column {label!r} of labels"
         raise DataError(problem, allowed=", ".join(cells), remedy="Set label_column=COLUMN")
-    trained = model.config.dataset
-    pair = config.text_pair_column or getattr(trained, "text_pair", None)
+    pair = config.text_pair_column or model.file_columns.text_pair
     text_columns = [text] if isinstance(text, str) else list(text)
     if label in {SELECTED, pair, *text_columns}:
         problem = f"{label!r} cannot be the column of labels: texts, or why a row was chosen, are in it"
@@ -145,7 +144,7 @@ def _sheet(path: Path, config: PoolConfig, model: Model) -> str:
     sheets = sheet_names(path)
     if len(sheets) == 1:
         return sheets[0]
-    text = config.text_column or getattr(model.config.dataset, "text", "text")
+    text = config.text_column or model.file_columns.text
     return sheet_of(path, None, Columns(text, setting="{}_column"))
 
 
@@ -155,7 +154,7 @@ def _text_column(
     """Return the column of texts, or the columns that are joined to one text: set, as trained, or guessed."""
     from encoderlab.data.columns import guess_text
 
-    as_trained = getattr(model.config.dataset, "text", "text")
+    as_trained = model.file_columns.text
     if config.text_column is not None:
         return config.text_column
     parts = [as_trained] if isinstance(as_trained, str) else as_trained
@@ -172,7 +171,7 @@ def _label_column(path: Path, cells: Mapping[str, Sequence[str]], config: PoolCo
 
     if config.label_column is not None:
         return config.label_column
-    usual = [getattr(model.config.dataset, "label", None), "label"]
+    usual = [model.file_columns.label, "label"]
     for name in usual:
         if name in cells:
             return name

@@ -32,8 +32,9 @@ from encoderlab.system.device import Compute, set_up_compute
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.training.batches import MicroBatchCount, Rows
+from encoderlab.training.compilation import compile_encoder, seconds_uncompiled
 from encoderlab.training.config import length_in_words, seconds_of, steps_per_epoch, total_steps
-from encoderlab.training.distribution import compile_encoder, is_sharded, seconds_uncompiled
+from encoderlab.training.distribution import is_sharded
 from encoderlab.training.optimizer import freeze
 
 if TYPE_CHECKING:

@@ -65,6 +65,10 @@ class TaggingConfig(LabelledTaskConfig):
     )
     special_tokens: bool = setting(True, "Put [CLS] before the words and [SEP] after them.")
 
+    @property
+    def adds_special_tokens(self) -> bool:
+        return self.special_tokens
+
     def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Tagging:
         return Tagging(self, tokenizer, labels, max_length)
 
@@ -89,7 +93,6 @@ class Tagging(Task):
     def __init__(self, config: TaggingConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> None:
         from encoderlab.metrics.entities import ValidDecoder, entity_labels
 
-        self.special_tokens = config.special_tokens
         self.shortest = 3 if config.special_tokens else 1
         super().__init__(config, tokenizer, labels, max_length, config.main_score_of(labels))
         self.heads = HeadSizes(token_classes=len(self.labels))

@@ -79,6 +79,16 @@ class TaskConfig:
         """Return how long texts are read in windows; None if they are truncated."""
         return None
 
+    @property
+    def adds_special_tokens(self) -> bool:
+        """Return whether [CLS] and [SEP] surround the texts."""
+        return True
+
+    @property
+    def normalizes_vectors(self) -> bool:
+        """Return whether the vectors of texts were trained to have length 1."""
+        return False
+
     @abstractmethod
     def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Task:
         """Return the task for examples whose label ids index `labels`, in sequences of at most `max_length` tokens.
@@ -222,7 +232,6 @@ class Task(ABC):
 
     heads: HeadSizes
     shortest: int = 5  # [CLS] a [SEP] b [SEP]
-    special_tokens: bool = True
     unit: float = 1.0  # the user's units per 1 in the logits of a number
     freezes_tokens: bool = False  # the embeddings of tokens stay as pretrained
 
@@ -237,7 +246,9 @@ class Task(ABC):
         self.labels = list(labels)
         self.max_length = max_length
         self.main_score = main_score
-        self.format = SequenceFormat.of(tokenizer, max_length, config.windowing, special_tokens=self.special_tokens)
+        self.format = SequenceFormat.of(
+            tokenizer, max_length, config.windowing, special_tokens=config.adds_special_tokens
+        )
 
     # From texts to rows
 

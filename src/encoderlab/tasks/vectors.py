@@ -29,6 +29,10 @@ class EncodingConfig(TaskConfig):
 
     normalize: bool = setting(False, "Whether the vectors of texts were trained to have length 1.")
 
+    @property
+    def normalizes_vectors(self) -> bool:
+        return self.normalize
+
     def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Encoding:
         return Encoding(self, tokenizer, max_length)
 

@@ -19,12 +19,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
 from encoderlab.errors import DataError
 from encoderlab.system import files
+from encoderlab.system.processes import Processes
 
 WEIGHTS = "model.safetensors"
 STATE = "state.pt"
@@ -157,3 +159,40 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+# The generators of random numbers, whose states a checkpoint holds
+
+
+def set_random_states(
+    states: list[dict[str, Any]], device: torch.device, processes: Processes, seed: int, step: int
+) -> None:
+    """Restore the generators from `states`, those of all processes.
+
+    If the number of processes has changed, their next draws cannot be reproduced, and dropout is seeded again.
+    """
+    if len(states) == processes.size:
+        set_random_state(states[processes.rank], device)
+    else:
+        seed_dropout(seed, step, processes)
+
+
+def random_state(device: torch.device) -> dict[str, Any]:
+    """Return the states of the generators that a step of this process draws from: the CPU's and that of `device`."""
+    state = {"cpu": torch.get_rng_state()}
+    if device.type != "cpu":
+        state[device.type] = torch.get_device_module(device).get_rng_state()
+    return state
+
+
+def set_random_state(state: dict[str, Any], device: torch.device) -> None:
+    """Restore this process's generators from `state`, which may come from another kind of device."""
+    torch.set_rng_state(state["cpu"])
+    if device.type != "cpu" and device.type in state:
+        torch.get_device_module(device).set_rng_state(state[device.type])
+
+
+def seed_dropout(seed: int, step: int, processes: Processes) -> None:
+    """Seed dropout by seed, step and process, so that each process drops other numbers."""
+    drawn = np.random.SeedSequence([seed, step, processes.rank]).generate_state(1, np.uint64)
+    torch.manual_seed(int(drawn[0]))

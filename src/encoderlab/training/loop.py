@@ -32,8 +32,8 @@ from encoderlab.training.batches import (
     is_out_of_memory,
     release_memory,
 )
+from encoderlab.training.checkpoint import random_state, set_random_state
 from encoderlab.training.config import TrainingConfig, seconds_of, total_steps
-from encoderlab.training.distribution import random_state, set_random_state
 from encoderlab.training.loss import LOSSES, LabelWeights, count_targets, losses
 from encoderlab.training.optimizer import clip_gradients, learning_rate_at
 

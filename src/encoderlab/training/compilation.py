@@ -1,0 +1,87 @@
+"""Whether PyTorch's compiler is worth it for a run, and what to do where it does not work."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from encoderlab.model.heads import AnyEncoder
+from encoderlab.system.device import Compute
+from encoderlab.training.config import Compile
+
+RECOMPILATIONS = 256  # of all models, for different kinds of layouts and shapes; PyTorch's own limit of 8 is too low
+COMPILED = "compiled"
+# Estimates, because nothing is timed to decide: compiling takes about a minute and saves at most a third of the time
+# after it. A layer and its gradients take some 100 kernel launches of 10 microseconds or more, and a GPU rarely exceeds
+# these FLOP/s.
+LONG_RUN_SECONDS = 180
+LAYER_SECONDS = 1.5e-3
+FLOPS_PER_SECOND = 1e14
+
+
+def seconds_uncompiled(steps: int, tokens: int, n_layers: int, layer_parameters: int) -> float:
+    """Return a rough estimate of a GPU's time for `steps` on `tokens` tokens in all, without the heads."""
+    return max(steps * n_layers * LAYER_SECONDS, 6 * layer_parameters * tokens / FLOPS_PER_SECOND)
+
+
+def compile_encoder(encoder: AnyEncoder, choice: Compile, compute: Compute, seconds: float = math.inf) -> str:
+    """Compile `encoder.encode` (weights keep their names) if requested or faster; return in words what was done.
+
+    `auto` compiles only on CUDA, and only runs that would take enough `seconds` without it to gain: on a CPU, where
+    every batch has another length, compiled code was not faster than PyTorch's own kernels (benchmarks/RESULTS.md).
+    Without a working compiler the encoder stays as it is, and the words say why. Lengths differ from batch to batch, so
+    the code is compiled for any length (`dynamic`). On a CPU only training is compiled: the compiler writes the number
+    of threads into its code, and scoring changes it (see `training.evaluation`).
+    """
+    device = compute.device
+    if choice is Compile.never:
+        return "not compiled (as set)"
+    if choice is Compile.auto and device.type != "cuda":
+        return "not compiled (faster only on CUDA)"
+    if choice is Compile.auto and seconds < LONG_RUN_SECONDS:
+        return "not compiled (faster only in long runs)"
+    torch._dynamo.config.recompile_limit = RECOMPILATIONS
+    if compute.deterministic:  # sum in an order that does not depend on the first batch: a resumed run has another
+        from torch._inductor import config
+
+        config.split_reductions = False
+
+    # What is compiled is the method: the module and the names of its weights stay as they are, and copies of it have
+    # the class's own again (`Compilable`).
+    plain = encoder.encode
+    compiled = torch.compile(plain, dynamic=True)
+
+    def encode_in_training(*arguments: Any, **named: Any) -> Tensor:
+        return (compiled if encoder.training else plain)(*arguments, **named)
+
+    encoder.encode = encode_in_training if device.type == "cpu" else compiled
+
+    # It is compiled when it is first called, here: without a working compiler the run goes on uncompiled.
+    problem = _what_is_wrong_with_the_compiler(encoder, compute)
+    if problem is not None:
+        del encoder.encode  # removes the compiled one, leaving the class's own
+        return f"not compiled (no working compiler: {problem})"
+    return COMPILED
+
+
+def _what_is_wrong_with_the_compiler(encoder: AnyEncoder, compute: Compute) -> str | None:
+    """Run the encoder forward and, unless all of it is frozen, backward once: nothing else reveals a broken compiler or
+    toolchain.
+    """
+    ids = torch.zeros(3, 2, dtype=torch.int64, device=compute.device)
+    gpus = [compute.device] if compute.device.type == "cuda" else []
+    try:
+        with torch.random.fork_rng(gpus), compute.autocast():
+            total = encoder.encode(ids, ids, None).float().sum()
+            if total.requires_grad:
+                total.backward()
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # a broken toolchain can raise errors of any kind
+        return " ".join(str(error).split())[:120] or type(error).__name__
+    finally:
+        encoder.zero_grad(set_to_none=True)
+    return None
