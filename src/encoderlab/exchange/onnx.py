@@ -28,9 +28,14 @@ from encoderlab.model.heads import EncoderWithHeads, pool_windows
 from encoderlab.model.packing import FIRST_TOKENS, attendable
 
 if TYPE_CHECKING:
+    import onnx
     import onnxruntime
 
 OPSET = 20  # read by onnxruntime since 1.17 (2024); the first with Gelu, without which 8 bits took 1.3 times as long
+SCOPES = "pkg.torch.onnx.name_scopes"  # PyTorch's exporter notes in it which modules a node belongs to
+# The product that stays at 32 bits among 8-bit ones: its inputs have outliers, which leave the others few of the 256
+# steps. It caused half or more of the error (benchmarks/RESULTS.md).
+EXACT = "layers.0.feed_forward.outer"
 TOLERANCE = 1e-4  # the largest difference allowed, relative to the largest output, or to 1 if all outputs are smaller
 SLOWER = ["SkipLayerNormFusion"]  # an optimization of onnxruntime's that takes longer than what it replaces
 LARGEST_GRAPH = 2**31 - 2**24  # bytes of weights: a file of protobuf has less than 2 GiB, more is stored next to it
@@ -167,15 +172,28 @@ def write_int8(graph: Path, path: Path) -> None:
 
     Activations are quantized dynamically, with one scale for each tensor, so a prediction depends a little on the other
     rows of its batch. The weights use 7 of the 8 bits: sums of two products then fit into 16 bits, where processors
-    without VNNI keep them.
+    without VNNI keep them. Those of `EXACT` keep 32 bits.
     """
     import onnx
     from onnxruntime.quantization import quantize_dynamic
 
     model = onnx.load(graph)
     del model.graph.value_info[:]  # PyTorch's exporter leaves outdated shapes in it, which the quantizer would refuse
+    exact = [node.name for node in model.graph.node if EXACT in _scopes(node)]
     with _quiet(logging.getLogger()):  # it recommends a preparation that a graph from PyTorch does not need
-        quantize_dynamic(model, path, op_types_to_quantize=QUANTIZED, per_channel=True, reduce_range=True)
+        quantize_dynamic(
+            model,
+            path,
+            op_types_to_quantize=QUANTIZED,
+            nodes_to_exclude=exact,
+            per_channel=True,
+            reduce_range=True,
+        )
+
+
+def _scopes(node: onnx.NodeProto) -> str:
+    """Return the names of the modules that a node belongs to, in one string; "" if the exporter noted none."""
+    return next((note.value for note in node.metadata_props if note.key == SCOPES), "")
 
 
 class GraphModel(nn.Module):

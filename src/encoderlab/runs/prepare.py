@@ -22,7 +22,7 @@ from encoderlab.runs.fit_best import HeadAlone, prepare_head_alone
 from encoderlab.runs.frozen import set_linear_head, wants_linear_head
 from encoderlab.runs.load_data import TextTokens, Tokens, load_data, pair_facts, splits_to_score, tokenize
 from encoderlab.runs.model import Model, build_network
-from encoderlab.runs.pretrained import load_into, load_start, shape_for, start_fingerprint, tokenizer_for
+from encoderlab.runs.pretrained import load_into, load_start, shape_for, tokenizer_for
 from encoderlab.runs.records import open_run, print_lines
 from encoderlab.runs.resume import accumulate_as_set, has_trained, recorded_notes, settings_to_run_with, threads_of
 from encoderlab.runs.run import Run
@@ -102,7 +102,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
     threads = threads_of(requested, processes)
 
     # The encoder to start from is read first, so that what does not match it is refused at once.
-    start = load_start(requested, processes)
+    start, files = load_start(requested, processes)
     start_shape = shape_for(requested.task, start)
     teacher = open_teacher(requested)
 
@@ -148,7 +148,6 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
 
     # A resumed run has decided nothing: its report repeats what was decided when it began.
     notes = recorded_notes(config, processes) or notes
-    files = start_fingerprint(config, processes)
     for source in (teacher, further):
         files |= {} if source is None else source.fingerprints()
     return PreparedRun(command, requested, data, model, rows, micro_batches, notes, data_notes, files, head_alone)

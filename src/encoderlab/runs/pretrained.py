@@ -50,8 +50,9 @@ STARTS = "a shipped encoder, a run folder, a Hugging Face folder or a hub name (
 TASK_HEADS = ("sequence_head", "token_head")
 
 
-def load_start(config: RunConfig, processes: Processes) -> Model | None:
-    """Return the encoder that the run starts from, read by the main process; None for fresh weights.
+def load_start(config: RunConfig, processes: Processes) -> tuple[Model | None, dict[str, str]]:
+    """Return the encoder that the run starts from, read by the main process, and the hashes of its weights by the
+    setting that names them; (None, {}) for fresh weights.
 
     If the model is to be sharded, the others only get the shapes of the weights. Raises SettingError if the settings
     of the model contradict it, before any data is read.
@@ -59,32 +60,26 @@ def load_start(config: RunConfig, processes: Processes) -> Model | None:
     init_from = config.starts_from
     if init_from is None:
         config.model.resolve(None)  # refuses model=as_pretrained
-        return None
+        return None, {}
 
-    def load() -> Model:
-        start = load_pretrained(init_from)
+    def load() -> tuple[Model, dict[str, str]]:
+        folder = encoder_folder(init_from)
+        start = _read_encoder(folder)
         config.model.resolve(shape_for(config.task, start))
-        return start
+        return start, {"init_from": weights_hash(folder)}
 
     if not is_sharded(config.training, processes):
         return processes.broadcast_from_main(load)
     whole: list[Model] = []  # on the main process
 
-    def shapes() -> Model:
-        whole.append(load())
-        without = copy.deepcopy(whole[0].network).to("meta")
-        return replace(whole[0], network=without, pooler={})
+    def shapes() -> tuple[Model, dict[str, str]]:
+        start, files = load()
+        whole.append(start)
+        without = copy.deepcopy(start.network).to("meta")
+        return replace(start, network=without, pooler={}), files
 
-    shared = processes.broadcast_from_main(shapes)
-    return whole[0] if whole else shared
-
-
-def start_fingerprint(config: RunConfig, processes: Processes) -> dict[str, str]:
-    """Return the hashes of the weights that the run starts from, by the setting that names them; {} for fresh ones."""
-    init_from = config.starts_from
-    if init_from is None:
-        return {}
-    return {"init_from": processes.broadcast_from_main(lambda: weights_hash(encoder_folder(init_from)))}
+    shared, files = processes.broadcast_from_main(shapes)
+    return (whole[0] if whole else shared), files
 
 
 def weights_hash(folder: Path) -> str:
@@ -97,7 +92,11 @@ def load_pretrained(init_from: str, setting: str = "init_from") -> Model:
 
     Raises SettingError or DataError if there is none, or it is damaged or of an unsupported kind.
     """
-    folder = encoder_folder(init_from, setting)
+    return _read_encoder(encoder_folder(init_from, setting))
+
+
+def _read_encoder(folder: Path) -> Model:
+    """Return the model in a folder, with the settings that a run starts from as its shape."""
     start = read_model(folder)
     if start.config.task.of_encoder_alone and sentence_pooling(folder) is not None:
         start.pooler = {}  # it is untrained
