@@ -142,6 +142,13 @@ def test_names_that_say_what_the_rows_are_about_are_trained_on(command, line, tm
     assert not same_weights(tmp_path / "run", tmp_path / "without")
 
 
+def test_no_vectors_are_computed_when_there_is_nothing_to_add(command, line, tmp_path):
+    write(tmp_path / "train.csv", [("text", "label"), *films(0, 12, ("warm_witty", "dull_mess"))])
+    write(tmp_path / "test.csv", [("text", "label"), *films(100, 20, ("warm_witty", "dull_mess"))])
+    command(*line, "train_on_names=false", "cache_dir=fresh", "run_dir=run")
+    assert (tmp_path / "fresh").is_dir() and not (tmp_path / "fresh" / "vectors").exists()
+
+
 @pytest.mark.parametrize("names", [("0", "1"), ("dull_mess", "warm_witty")], ids=["numbers", "of the other label"])
 def test_other_names_change_nothing(command, line, tmp_path, names):
     write(tmp_path / "train.csv", [("text", "label"), *films(0, 12, names)])

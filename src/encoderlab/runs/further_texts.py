@@ -106,6 +106,8 @@ def further_texts(config: FinetuneConfig, start: Model, data: Data, compute: Com
             why = f"with {ENOUGH_LABELS} labelled rows for each class or more, they add nothing"
             found.notes.append(f"The texts without a label (unlabelled) are not trained on: {why}")
         return found
+    if source is None and not config.train_on_names:
+        return found
 
     # The vectors of the encoder as pretrained.
     encoder = start.on(compute)
