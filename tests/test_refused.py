@@ -23,6 +23,7 @@ FILES = {
     "empty.txt": "",
     "broken.csv": 'text,label\n"warm and "wise,\n',
     "full/precious": "",
+    "full.png": "",
     "mine/model/wide.yaml": "defaults: [model_schema, _self_]\nd_modell: 6\n",
     "mine/model/broken.yaml": "d_model: [\n",
 }
@@ -203,6 +204,10 @@ USING = [
     ("attention run={brackets} rows=[300]", DATA, "300"),
     ("export run={brackets} path=there license='My Own'", SETTING, "My Own"),
     ("export run={brackets} path=there format=web library=nowhere", SETTING, "npm install"),
+    ("data run={brackets} texts.txt plot=drift.pdf", SETTING, "plot=drift.pdf"),
+    ("data run={brackets} texts.txt plot=nowhere/drift.png", SETTING, "plot=nowhere/drift.png"),
+    ("data run={brackets} texts.txt plot=full.png", SETTING, "overwrite=true"),
+    ("data texts.txt plot=drift.png", SETTING, "run="),
     ("predict run=nowhere text=a", DATA, "nowhere"),
     ("eval run=.", DATA, "run=."),
 ]

@@ -4,6 +4,8 @@ import csv
 import json
 import random
 
+import matplotlib.image
+import numpy as np
 import pytest
 
 from encoderlab.errors import DataError, SettingError
@@ -70,6 +72,64 @@ def test_foreign_texts_are_found_and_named_by_their_line(printed, tickets_run, t
     assert facts["new"]["new_words"] > facts["train"]["new_words"]
 
 
+def test_the_similarity_of_held_out_rows_says_what_is_usual(printed, tickets_run, tmp_path):
+    similar = printed("data", f"run={tickets_run}", write(tmp_path / "a.csv", tickets(100, seed=1)), "format=json")
+    foreign = printed("data", f"run={tickets_run}", write(tmp_path / "b.csv", cameras(100, seed=1)), "format=json")
+    usual = similar["similarity_median"]["held_out"]
+    assert similar["similarity_median"]["new"] == pytest.approx(usual, abs=0.1)
+    assert foreign["similarity_median"]["new"] < usual - 0.1
+
+
+RUSSIAN = [
+    "посылка не пришла",
+    "заказ не пришёл",
+    "где мой заказ",
+    "деньги не вернули",
+    "чайник сломан",
+    "лампа не горит",
+]
+
+
+def test_texts_in_another_script_are_named_in_the_verdict(printed, tickets_run, tmp_path):
+    file = write(tmp_path / "new.csv", [f"{text}, {row}" for text in RUSSIAN for row in range(5)])
+    facts = printed("data", f"run={tickets_run}", file, "format=json")
+    assert facts["train"]["scripts"] == {"Latin": 1.0} and facts["new"]["scripts"] == {"Cyrillic": 1.0}
+    known = facts["new"]["languages"] is not None
+    assert ("ru" if known else "Cyrillic") in facts["verdict"]
+
+
+GERMAN = [
+    "das Paket ist noch nicht angekommen und niemand antwortet mir",
+    "ich möchte mein Geld zurück, weil die Lampe kaputt ist",
+    "die Rechnung wurde zweimal verschickt, bitte prüfen Sie das",
+    "der Wasserkocher war viel zu teuer für diese Qualität",
+]
+
+
+def test_texts_in_another_language_are_named_in_the_verdict(command, printed, tickets_run, tmp_path, capsys):
+    pytest.importorskip("py3langid", reason="the extra languages is not installed")
+    file = write(tmp_path / "new.csv", [*(f"{text} {row}" for text in GERMAN for row in range(20)), *tickets(80, 9)])
+    facts = printed("data", f"run={tickets_run}", file, "format=json")
+    assert facts["train"]["languages"]["en"] > 0.9 and facts["train"]["languages"].get("de", 0) < 0.01
+    assert facts["new"]["languages"]["de"] == pytest.approx(0.5, abs=0.05)
+    assert "(de)" in facts["verdict"] and "Do not believe" in facts["verdict"]
+    command("data", f"run={tickets_run}", "new.csv")
+    assert "de 50%" in capsys.readouterr().out
+
+
+def test_the_plot_is_written_and_replaced_if_asked_for(command, tickets_run, tmp_path):
+    write(tmp_path / "new.csv", tickets(40, seed=8))
+    command("data", f"run={tickets_run}", "new.csv", "plot=drift.png")
+    first = matplotlib.image.imread(tmp_path / "drift.png")
+    assert np.ptp(first[..., :3]) > 0.5
+    write(tmp_path / "new.csv", cameras(40, seed=8))
+    with pytest.raises(SettingError, match="already exists"):
+        command("data", f"run={tickets_run}", "new.csv", "plot=drift.png")
+    command("data", f"run={tickets_run}", "new.csv", "plot=drift.png", "overwrite=true")
+    second = matplotlib.image.imread(tmp_path / "drift.png")
+    assert first.shape != second.shape or not np.array_equal(first, second)
+
+
 def test_few_texts_come_with_a_warning_on_the_screen(command, tickets_run, tmp_path, capsys):
     write(tmp_path / "new.csv", tickets(40, seed=8))
     command("data", f"run={tickets_run}", "new.csv")
@@ -82,7 +142,8 @@ def test_lines_for_a_task_on_words_are_compared_by_their_letters(printed, revers
     draw = random.Random(0)
     lines = [" ".join("abc"[draw.randrange(3)] for _ in range(5)) for _ in range(80)]
     (tmp_path / "new.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    facts = printed("data", f"run={reverse_run}", "new.txt", "format=json")
+    facts = printed("data", f"run={reverse_run}", "new.txt", "format=json", "plot=letters.png")
+    assert (tmp_path / "letters.png").stat().st_size > 5000  # without labels
     assert facts["changed"] and facts["two_sample_test"]["compared_by"] == "letters"
     assert "labels" not in facts
     assert facts["new"]["unknown_tokens"] == 1 > facts["train"]["unknown_tokens"]

@@ -19,12 +19,13 @@ from encoderlab.data.token_store import lengths_of, tokenize_examples
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import SettingError
 from encoderlab.reports.blocks import json_safe
-from encoderlab.reports.facts import show_drift, show_rows
+from encoderlab.reports.facts import changed_most, show_drift, show_rows
 from encoderlab.runs import inputs
-from encoderlab.runs.drift import drift_facts, new_texts, training_data
+from encoderlab.runs.drift import Drift, drift, new_texts, training_data
 from encoderlab.runs.load_data import TextTokens
 from encoderlab.runs.model_folder import open_model
 from encoderlab.runs.settle import Facts, settle_length
+from encoderlab.system.files import written_whole
 from encoderlab.tasks.task import Task
 
 COUNTED_ROWS = 100_000  # per split, spread evenly, to count tokens of: more would not change the numbers shown
@@ -39,10 +40,15 @@ _QUANTILES = {"min": 0, "median": 50, "p90": 90, "p95": 95, "p99": 99, "max": 10
 def data(config: DataConfig) -> None:
     """Print the facts of the dataset. Raises DataError if it cannot be read as the task needs, SettingError.
 
-    With `config.run`, print those of a file's texts beside the rows that the run was trained on.
+    With `config.run`, print those of a file's texts beside the rows that the run was trained on, and plot them if
+    `config.plot` is set.
     """
+    _check_plot(config)
     if config.run is not None:
-        _print(_drift_of(config, config.run), show_drift, config)
+        compared = _drift_of(config, config.run)
+        if config.plot is not None:
+            _plot(compared, config.plot)
+        _print(compared.facts, show_drift, config)
         return
     if config.task.of_documents:
         remedy = "Run encoderlab pretrain dry_run=true, which prints the facts of documents"
@@ -57,8 +63,43 @@ def _print(facts: Mapping[str, Any], show: Callable[[Mapping[str, Any], TextIO],
         show(facts, sys.stdout)
 
 
-def _drift_of(config: DataConfig, run: str) -> dict[str, Any]:
-    """Return the facts of a file's texts beside those of the training rows, which the run's own settings name."""
+def _check_plot(config: DataConfig) -> None:
+    """Raise SettingError if there is nothing to plot, or the plot cannot become this file."""
+    if config.plot is None:
+        return
+    path = Path(config.plot)
+    if config.run is None:
+        problem = f"plot={config.plot} compares new texts with the training rows of a run"
+        raise SettingError(problem, remedy="Set run=..., or remove plot")
+    if path.suffix.lower() != ".png":
+        raise SettingError(f"plot={config.plot} does not end in .png", remedy="Choose another name")
+    if not path.parent.is_dir():
+        remedy = f"Create {path.parent}, or choose another folder"
+        raise SettingError(f"plot={config.plot} is in a folder that does not exist", remedy=remedy)
+    if path.exists() and not config.overwrite:
+        remedy = "Choose another name, or set overwrite=true"
+        raise SettingError(f"plot={config.plot} already exists", remedy=remedy)
+
+
+def _plot(compared: Drift, file: str) -> None:
+    """Write the plot of the comparison as a PNG. Raises DataError if it cannot be written."""
+    from encoderlab.reports.plots import drift_plot, write_png
+
+    labels = compared.facts.get("labels", {})
+    figure = drift_plot(
+        compared.facts["verdict"],
+        compared.similarities,
+        compared.lengths,
+        {name: labels[name] for name in changed_most(labels)},
+        n_labels=len(labels),
+    )
+    with written_whole("plot", Path(file)) as temporary:
+        write_png(figure, temporary)
+    print(f"Plot: {file}", file=sys.stderr)
+
+
+def _drift_of(config: DataConfig, run: str) -> Drift:
+    """Return how a file's texts differ from the training rows, which the run's own settings name."""
     dataset = config.dataset
     path = getattr(dataset, "path", None)
     is_file = isinstance(path, str) and (is_url(path) or Path(path).is_file())
@@ -84,7 +125,8 @@ def _drift_of(config: DataConfig, run: str) -> dict[str, Any]:
         sheet=dialect.sheet,
     )
     examples, _, _ = inputs.texts_of_file(file, model)
-    return {"run": run, "file": path} | drift_facts(model, data, new_texts(examples, path, model))
+    compared = drift(model, data, new_texts(examples, path, model))
+    return replace(compared, facts={"run": run, "file": path} | compared.facts)
 
 
 def _facts(config: DataConfig) -> dict[str, Any]:

@@ -381,6 +381,8 @@ class DataConfig(CommandConfig):
     """
 
     run: str | None = setting(None, "A run folder: compare the file's texts with that run's training rows.")
+    plot: str | None = setting(None, "With run: the .png file in which to plot the comparison; null: no plot.")
+    overwrite: bool = setting(False, "Replace an existing plot.")
     task: TaskConfig = setting(REQUIRED, "What the rows are for.")
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
     tokenizer: TokenizerConfig = setting(REQUIRED, "How text becomes ids.")

@@ -27,6 +27,8 @@ MOST_LABELS = 30  # counted on the page
 ODD_TEXT = 90  # characters of an odd row's text that fit next to its place
 MOST_CHANGED = 12  # labels shown of new texts: those whose shares have changed most
 SHOWN_TEXT = 120  # characters of a new text
+LEAST_SHARE = 0.01  # of texts in a language that is shown
+MOST_SHARES = 4
 LONGEST_VALUE = 300  # characters of a setting's value, or of a fact
 COUNTED = ("documents", "paragraphs", "sentences", "tokens")
 QUANTILES = ("min", "median", "p90", "p95", "p99", "max")
@@ -310,7 +312,10 @@ def _examples(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 def show_drift(facts: Mapping[str, Any], file: TextIO) -> None:
     """Print the facts of new texts, the verdict first."""
     tone = "bad" if facts["changed"] else "good"
-    blocks: list[Block] = [Text(facts["verdict"], tone=tone), _texts_table(facts), _test_line(facts["two_sample_test"])]
+    blocks: list[Block] = [Text(facts["verdict"], tone=tone), _texts_table(facts)]
+    if facts["new"]["languages"] is None:
+        blocks.append(Text("To see languages instead of scripts: pip install 'encoderlab[languages]'"))
+    blocks.append(_test_line(facts["two_sample_test"]))
     if "labels" in facts:
         blocks.append(_labels_table(facts["labels"]))
     lines = []
@@ -331,6 +336,14 @@ def _texts_table(facts: Mapping[str, Any]) -> Table:
         ["unknown tokens", *(wording.percent(side["unknown_tokens"]) for side in columns)],
         ["words in no (other) training text", *(wording.percent(side["new_words"]) for side in columns)],
     ]
+    kind = "scripts" if facts["new"]["languages"] is None else "languages"
+    rows.append([kind, *(_main_shares(side[kind]) for side in columns)])
+    similarity = facts["similarity_median"]
+    if "held_out" in similarity:
+        usual = f"{similarity['held_out']:.2f} (held-out rows)"
+    else:
+        usual = f"{similarity['train']:.2f} (to another one)"
+    rows.append(["similarity to the nearest training text", usual, f"{similarity['new']:.2f}"])
     expected = facts.get("expected_accuracy")
     if expected is not None:
         held_out = expected.get("held_out")
@@ -342,20 +355,30 @@ def _texts_table(facts: Mapping[str, Any]) -> Table:
     return Table(("", "training rows", "new texts"), rows)
 
 
+def _main_shares(shares: Mapping[str, float]) -> str:
+    """Return the largest shares, by name, as words: en 98%, de 1%."""
+    shown = [(name, share) for name, share in shares.items() if share >= LEAST_SHARE][:MOST_SHARES]
+    return ", ".join(f"{'unclear' if name == 'und' else name} {share:.0%}" for name, share in shown)
+
+
 def _test_line(test: Mapping[str, Any]) -> Text:
     told = f"AUC {wording.score(test['auc'])} (0.5: chance), p = {test['p_value']:.3f} by permutation"
     return Text(f"{told}, by {test['compared_by']}", "Two-sample test, linear model")
 
 
-def _labels_table(labels: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return the labels with their shares; of many, those whose share has changed most."""
+def changed_most(labels: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the names of the labels; of many, those whose share has changed most, the most first."""
 
     def change(label: str) -> float:
         return -abs(labels[label]["predicted"] - labels[label]["train"])
 
     names = list(labels)
-    if len(names) > MOST_CHANGED:
-        names = sorted(names, key=change)[:MOST_CHANGED]
+    return names if len(names) <= MOST_CHANGED else sorted(names, key=change)[:MOST_CHANGED]
+
+
+def _labels_table(labels: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Return the labels with their shares."""
+    names = changed_most(labels)
     rows = []
     for name in names:
         own = labels[name]

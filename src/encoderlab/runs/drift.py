@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -21,6 +21,7 @@ from encoderlab.data.examples import Example, Split, WordsExample, text_of, text
 from encoderlab.data.survey import hashed
 from encoderlab.errors import DataError
 from encoderlab.metrics.intervals import WILSON_Z, wilson
+from encoderlab.metrics.languages import UNCLEAR, languages, scripts
 from encoderlab.metrics.novelty import TwoSampleTest, two_sample_test
 from encoderlab.runs.frozen import frozen_vectors
 from encoderlab.runs.model import Model
@@ -32,10 +33,12 @@ LEAST_TEXTS = 20
 FEW_TEXTS = 200  # below which only large changes show
 SIGNIFICANT = 0.05  # p-value, and the share of texts like the training texts that may seem unlike them
 MANY_UNLIKE = 0.1
+RARE = 0.05  # share of the training rows in a language, below which the run's scores say little about it
 CLEAR = 0.55  # area under the ROC curve: of one that is higher, at least a tenth of the texts has changed
 LEAST_ALIKE = 10  # texts that are shown
 LETTERS = (2, 4)  # of the n-grams by which texts are compared that no encoder here reads
 DIMENSIONS = 256  # of their vectors
+TRAINING, HELD_OUT, NEW = "training rows", "held-out rows", "new texts"
 _WORD = re.compile(r"\w+")
 
 
@@ -88,19 +91,51 @@ def training_data(model: Model, run: str, cache: Path) -> Data:
     return data
 
 
-def drift_facts(model: Model, data: Data, new: NewTexts) -> dict[str, Any]:
-    """Return the facts of new texts beside those of the training rows, in JSON's types."""
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """How new texts differ from the training rows: the `facts`, in JSON's types, and what is plotted of single texts.
+
+    `similarities` are the cosines between texts and the nearest training text, `lengths` are in words: an array for
+    each side, the new texts last, by what its texts are called.
+    """
+
+    facts: dict[str, Any]
+    similarities: dict[str, np.ndarray]
+    lengths: dict[str, np.ndarray]
+
+
+def drift(model: Model, data: Data, new: NewTexts) -> Drift:
+    """Return how new texts differ from the training rows of the model."""
     train = data.split("train")
     known = train.evenly(MOST_ROWS)
-    vectors, others, compared_by = _vectors(model, known, new.split)
+    lengths = {TRAINING: hashed(known).lengths, NEW: hashed(new.split).lengths}
+
+    # Can a linear model tell both sides apart, and are the new texts further from training than held-out rows are?
+    held_out = _held_out(data)
+    read, compared_by = _reader(model, known, [new.split] if held_out is None else [new.split, held_out])
+    vectors = read(known)
+    others = read(new.split)
     test = two_sample_test(vectors, others)
+    if held_out is None:
+        similarities = {f"{TRAINING} (to another one)": _similarities(vectors, vectors, are_same=True)}
+    else:
+        similarities = {HELD_OUT: _similarities(read(held_out), vectors)}
+    similarities[NEW] = _similarities(others, vectors)
+
     facts: dict[str, Any] = {
-        "new": {"texts": new.n, "read": len(new.examples), **_texts_facts(model, new.split, train)},
-        "train": {"texts": len(train), "read": len(known), **_texts_facts(model, known, None)},
+        "new": {"texts": new.n, "read": len(new.examples), **_texts_facts(model, new.split, train, lengths[NEW])},
+        "train": {"texts": len(train), "read": len(known), **_texts_facts(model, known, None, lengths[TRAINING])},
         "two_sample_test": {"auc": test.auc, "p_value": test.p_value, "compared_by": compared_by},
-        "least_alike": _least_alike(vectors, others, new),
+        "similarity_median": {
+            "train" if held_out is None else "held_out": float(np.median(next(iter(similarities.values())))),
+            "new": float(np.median(similarities[NEW])),
+        },
+        "least_alike": _least_alike(similarities[NEW], new),
     }
+
+    # What else speaks against the run's scores?
     doubts: list[str] = []
+    _doubt_languages(facts, doubts)
     if model.config.task.one_class_per_text:
         predictions = model.predictions(new.examples)
         facts["labels"] = _label_facts(model, data, predictions)
@@ -108,31 +143,57 @@ def drift_facts(model: Model, data: Data, new: NewTexts) -> dict[str, Any]:
         facts["unlike_training"] = _unlike_training(model, predictions, doubts)
     facts["changed"] = test.p_value < SIGNIFICANT
     facts["verdict"] = _verdict(test, doubts, n=len(new.examples))
-    return facts
+    return Drift(facts, similarities, lengths)
 
 
-def _vectors(model: Model, known: Split, new: Split) -> tuple[np.ndarray, np.ndarray, str]:
-    """Return vectors of both sides' texts, [texts, features] each, and by what they are compared."""
+def _held_out(data: Data) -> Split | None:
+    """Return at most MOST_ROWS rows that the run was not trained on; None if there are none."""
+    split = next((data.by_name[name] for name in ("validation", "test") if name in data.by_name), None)
+    return None if split is None else split.evenly(MOST_ROWS)
+
+
+def _reader(model: Model, known: Split, others: Sequence[Split]) -> tuple[Callable[[Split], np.ndarray], str]:
+    """Return a function from one of these splits to vectors of its texts, [texts, features], and by what these are
+    compared.
+    """
     read = frozen_vectors(known, model.config.tokenizer, model.compute)
     if not isinstance(read, str):
-        return read(known), read(new), f"vectors of {SHIPPED}"
+        return read, f"vectors of {SHIPPED}"
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    texts = [text_of(example) for example in chain(known, new)]
+    # Every split is counted: letters that occur only in one that is not would be ignored, and it would seem more alike.
+    texts = [text_of(example) for example in chain(known, *others)]
     counts = TfidfVectorizer(analyzer="char", ngram_range=LETTERS, max_features=50_000, sublinear_tf=True)
     sparse = counts.fit_transform(texts)
     dimensions = min(DIMENSIONS, *(size - 1 for size in sparse.shape))
-    vectors = TruncatedSVD(dimensions, random_state=0).fit_transform(sparse)
-    return vectors[: len(known)], vectors[len(known) :], "letters"
+    reduction = TruncatedSVD(dimensions, random_state=0).fit(sparse)
+
+    def read_letters(split: Split) -> np.ndarray:
+        return reduction.transform(counts.transform(map(text_of, split)))
+
+    return read_letters, "letters"
 
 
-def _texts_facts(model: Model, texts: Split, train: Split | None) -> dict[str, float]:
-    """Return the lengths of texts in words, and the shares of tokens and words that are new to the model.
+def _similarities(vectors: np.ndarray, known: np.ndarray, *, are_same: bool = False) -> np.ndarray:
+    """Return the cosine of each vector with the nearest of the `known` ones: [rows]. If both are the same rows, with
+    the nearest other one.
+    """
+    from sklearn.preprocessing import normalize
+
+    nearest: Any = normalize(known)
+    cosines = np.asarray(normalize(vectors) @ nearest.T)
+    if are_same:
+        np.fill_diagonal(cosines, -1.0)
+    return cosines.max(1)
+
+
+def _texts_facts(model: Model, texts: Split, train: Split | None, lengths: np.ndarray) -> dict[str, Any]:
+    """Return the `lengths` of texts in words, the shares of tokens and words that are new to the model, and the shares
+    of texts in each script and language.
 
     New words occur in no text of `train`; of training texts (None), in no other one.
     """
-    lengths = hashed(texts).lengths
     ids, _ = model.tokenizer.encode_flat(list(texts.texts()))
     counts = Counter(chain.from_iterable(map(_words, texts.texts())))
     if train is None:
@@ -145,6 +206,8 @@ def _texts_facts(model: Model, texts: Split, train: Split | None) -> dict[str, f
         "words_p95": float(np.percentile(lengths, 95)),
         "unknown_tokens": float((ids == model.tokenizer.unk_id).mean()) if len(ids) else 0.0,
         "new_words": sum(counts[word] for word in unseen) / max(counts.total(), 1),
+        "scripts": scripts(texts.texts()),
+        "languages": languages(texts.texts()),
     }
 
 
@@ -152,17 +215,29 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-def _least_alike(vectors: np.ndarray, others: np.ndarray, new: NewTexts) -> list[dict[str, Any]]:
-    """Return the new texts whose most similar training text is least similar, by the cosine of their vectors."""
-    from sklearn.preprocessing import normalize
-
-    known: Any = normalize(vectors)
-    nearest = np.asarray(normalize(others) @ known.T).max(1)
+def _least_alike(similarities: np.ndarray, new: NewTexts) -> list[dict[str, Any]]:
+    """Return the new texts whose most similar training text is least similar."""
     facts = []
-    for row in np.argsort(nearest, kind="stable")[:LEAST_ALIKE].tolist():
-        shown = {"where": new.where[row], "similarity": float(nearest[row]), "text": text_of(new.examples[row])}
+    for row in np.argsort(similarities, kind="stable")[:LEAST_ALIKE].tolist():
+        shown = {"where": new.where[row], "similarity": float(similarities[row]), "text": text_of(new.examples[row])}
         facts.append(shown)
     return facts
+
+
+def _doubt_languages(facts: dict[str, Any], doubts: list[str]) -> None:
+    """If many new texts are in languages (if these are not known: scripts) that hardly any training row is in, that is
+    one of the `doubts`.
+    """
+    kind = "scripts" if facts["new"]["languages"] is None else "languages"
+    train = facts["train"][kind]
+    foreign = {}
+    for name, share in facts["new"][kind].items():
+        if name != UNCLEAR and train.get(name, 0.0) < RARE:
+            foreign[name] = share
+    total = sum(foreign.values())
+    if wilson(total, facts["new"]["read"])[0] > MANY_UNLIKE:
+        named = [name for name, share in foreign.items() if share > total / 10]
+        doubts.append(f"{total:.0%} of them are in {kind} that are rare in training ({', '.join(named)})")
 
 
 def _label_facts(model: Model, data: Data, predictions: Sequence[RowPrediction]) -> dict[str, dict[str, Any]]:
@@ -187,10 +262,10 @@ def _expected_accuracy(
     """
     new = _confidences(predictions)
     facts = {"new": float(new.mean())}
-    held_out = next((data.by_name[name] for name in ("validation", "test") if name in data.by_name), None)
+    held_out = _held_out(data)
     if held_out is None:
         return facts
-    usual = _confidences(model.predictions(list(held_out.evenly(MOST_ROWS))))
+    usual = _confidences(model.predictions(list(held_out)))
     error = (new.var() / len(new) + usual.var() / len(usual)) ** 0.5
     if usual.mean() - new.mean() > WILSON_Z * error:
         doubts.append("the model is less sure of them")

@@ -1,0 +1,60 @@
+"""Which scripts texts are written in and, with py3langid (Lui and Baldwin 2012, "langid.py"), in which languages.
+
+A short text may be nearly as likely in several languages, so a language counts only if it is likelier than all others
+together: see "Have the texts changed?" in benchmarks/SUITE.md.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+UNCLEAR = "und"  # ISO 639's code for undetermined
+LEAST_PROBABILITY = 0.5
+MOST_CHARACTERS = 500  # of a text that are read
+NO_LANGUAGE = "zxx"  # py3langid's name for numbers, markup and the like
+_HAN = "CJK"  # as Unicode's names of these letters begin
+
+
+def languages(texts: Iterable[str]) -> dict[str, float] | None:
+    """Return the share of texts in each language by its ISO 639 code, the largest first; None without py3langid."""
+    if find_spec("py3langid") is None:
+        return None
+    identifier = _identifier()
+
+    def language(text: str) -> str:
+        name, probability = identifier.classify(text)
+        return UNCLEAR if name == NO_LANGUAGE or probability < LEAST_PROBABILITY else name
+
+    return _shares(language(text[:MOST_CHARACTERS]) for text in texts)
+
+
+@cache
+def _identifier() -> Any:
+    """Return py3langid's model, which comes with it; its probabilities of all languages sum to 1."""
+    langid = import_module("py3langid.langid")
+    return langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
+
+
+def scripts(texts: Iterable[str]) -> dict[str, float]:
+    """Return the share of texts in each script, such as Latin, the largest first: that of most of a text's letters."""
+    return _shares(_script(text[:MOST_CHARACTERS]) for text in texts)
+
+
+def _script(text: str) -> str:
+    names = (unicodedata.name(letter, "") for letter in text if letter.isalpha())
+    counts = Counter(name.split()[0] for name in names if name)
+    if not counts:
+        return UNCLEAR
+    ((script, _),) = counts.most_common(1)
+    return "Han" if script == _HAN else script.capitalize()
+
+
+def _shares(names: Iterable[str]) -> dict[str, float]:
+    counts = Counter(names)
+    return {name: n / counts.total() for name, n in counts.most_common()}
