@@ -84,7 +84,7 @@ class Tokenizer:
         # Words that are split beforehand each follow a blank, which byte-level vocabularies have in their tokens.
         before_words = backend.pre_tokenizer
         needs_blank = isinstance(before_words, pre_tokenizers.ByteLevel) and not before_words.add_prefix_space
-        self._before_word = " " if needs_blank else ""
+        self.before_word = " " if needs_blank else ""
 
     def _set_template(self, pair_separators: int) -> None:
         """For us, and for others who open the saved file, make pairs [CLS] a [SEP] b [SEP] with segments 0 and 1."""
@@ -143,7 +143,7 @@ class Tokenizer:
         """
         with _explained(chain.from_iterable(words)):
             encodings = self._backend.encode_batch(
-                [[self._before_word + word for word in row] for row in words],
+                [[self.before_word + word for word in row] for row in words],
                 is_pretokenized=True,
                 add_special_tokens=False,
             )

@@ -27,7 +27,7 @@ def predict(texts: list[str], folder: Path) -> list[dict]:
         no_text["probabilities"] = dict.fromkeys(config["id2label"].values())
     inputs: list = texts
     if words:
-        inputs = [text.split() for text in texts]
+        inputs = [[config["before_word"] + word for word in text.split()] for text in texts]
     elif config["paired"]:
         inputs = [tuple(text.split("\t", 1)) for text in texts]
     predictions: list[dict] = []
@@ -54,8 +54,9 @@ def prediction(config: dict, read: tokenizers.Encoding, logits: np.ndarray) -> d
         return {"vector": logits[np.array(read.attention_mask) > 0].mean(0).tolist()}
     if config["answers_for"] == "words":
         first = {word: place for place, word in reversed(list(enumerate(read.word_ids))) if word is not None}
+        ids = dict(zip(sorted(first), likeliest(config, logits[sorted(first.values())]), strict=True))
         words = range(max(first, default=-1) + 1)  # a text of only control characters has no token
-        return {"predicted": [labels[logits[first[word]].argmax()] if word in first else None for word in words]}
+        return {"predicted": [labels[ids[word]] if word in ids else None for word in words]}
     if config["problem_type"] == "regression":
         return {"predicted": float(logits[0])}
     several = config["problem_type"] == "multi_label_classification"
@@ -68,6 +69,30 @@ def prediction(config: dict, read: tokenizers.Encoding, logits: np.ndarray) -> d
         others = [label for label in labels if label not in least]
         predicted = (predicted or others)[0] if least else max(labels, key=lambda label: chances[label])
     return {"predicted": predicted, "probabilities": chances}
+
+
+def likeliest(config: dict, logits: np.ndarray) -> list[int]:
+    """Return the id of each word's label, [words, labels] -> [words]: of the likeliest valid sequence (Viterbi 1967) if
+    `valid` says, with a 1 for each label, which may begin or end a sequence, or follow another.
+    """
+    if "valid" not in config or len(logits) == 0:
+        return [int(each) for each in logits.argmax(1)]
+    valid = config["valid"]
+    follows = np.array([log_allowed(flags) for flags in valid["follows"]])
+    best = logits[0] + log_allowed(valid["begin"])
+    came_from = []
+    for word in logits[1:]:
+        reached = best[:, None] + follows
+        came_from.append(reached.argmax(0))
+        best = word + reached.max(0)
+    path = [int((best + log_allowed(valid["end"])).argmax())]
+    for before in reversed(came_from):
+        path.insert(0, int(before[path[0]]))
+    return path
+
+
+def log_allowed(flags: str) -> np.ndarray:
+    return np.array([0.0 if flag == "1" else -1e4 for flag in flags])
 
 
 if __name__ == "__main__":

@@ -119,6 +119,11 @@ class ValidDecoder:
         self.end = _log_allowed(~unfinished)
         self.transitions = _log_allowed(follows)
 
+    def flags(self) -> dict[str, Any]:
+        """Return which labels may begin and end a sentence, and which may follow each: a 1 for each that may."""
+        follows = [_flags(row) for row in self.transitions]
+        return {"begin": _flags(self.begin), "end": _flags(self.end), "follows": follows}
+
     def decode(self, logits: Tensor, row: Tensor, n_rows: int, longest: int) -> Tensor:
         """Return the id of each word's label, int64 [words], from `logits` [words, labels].
 
@@ -153,6 +158,10 @@ class ValidDecoder:
 def _log_allowed(allowed: np.ndarray) -> Tensor:
     """Return what is added to log-probabilities: nothing to those that are allowed."""
     return torch.where(torch.from_numpy(allowed), 0.0, FORBIDDEN)
+
+
+def _flags(log_allowed: Tensor) -> str:
+    return "".join("1" if each == 0 else "0" for each in log_allowed.tolist())
 
 
 def repaired(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> list[str]:

@@ -155,7 +155,9 @@ def _graph_fields(model: Model, whole: onnx.WholeModel) -> dict[str, Any]:
         "opset": onnx.OPSET,
         "tolerance": onnx.TOLERANCE,
         "onnxruntime": version("onnxruntime"),
-    } | model.config.task.exported_thresholds
+        **task.exported_decoding,
+        **model.config.task.exported_thresholds,
+    }
 
 
 def _quantized(graph: Path, model: Model, cache: Path) -> str:

@@ -120,6 +120,16 @@ class Tagging(Task):
         n_rows, longest = batch.input_ids.shape
         return self.decoder.decode(logits, batch.target_positions // longest, n_rows, longest)
 
+    @property
+    def exported_decoding(self) -> dict[str, Any]:
+        """Return what the tokenizer reads before a word, whether labels are of entities, and which sequences of labels
+        are valid, if only valid ones are predicted.
+        """
+        from encoderlab.metrics.entities import entity_labels
+
+        fields = {"before_word": self.tokenizer.before_word, "entities": entity_labels(self.labels) is not None}
+        return fields if self.decoder is None else fields | {"valid": self.decoder.flags()}
+
     def predictions(self, prediction: Prediction, batch: Batch) -> list[RowPrediction]:
         """Return the labels of each row's words; truncated words have none, which a caller that knows them fills in."""
         assert prediction.token_logits is not None

@@ -334,6 +334,11 @@ class Task(ABC):
 
     # Predictions
 
+    @property
+    def exported_decoding(self) -> dict[str, Any]:
+        """Return what an exported graph says of how the labels of words follow from its logits."""
+        return {}
+
     def predictions_of(self, logits: Float[Tensor, "rows classes"]) -> list[RowPrediction]:
         """Return the predictions of rows of logits, unless overridden, the most probable class."""
         probabilities = logits.float().softmax(-1)
