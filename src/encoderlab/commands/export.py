@@ -136,9 +136,6 @@ def _export_to_web(config: ExportConfig, path: Path) -> Path:
     """Write a page with the 8-bit graph, which is checked as with format=int8."""
     library = find_library(Path(config.library).expanduser())
     model, extended = _opened_for_onnx(config)
-    if model.task.heads.sequence_classes is None:
-        problem = f"format=web is for tasks on whole texts, but {model.name} labels each word"
-        raise SettingError(problem, remedy="Use format=int8")
     folder = model_folder(config.run)
     title = trial_of(folder.parent if folder.name == MODEL else folder, model.name).title
     page = render("web.html", title=title, paired=bool(model.origin.paired))

@@ -29,9 +29,10 @@ async function openModel() {
   ort.env.wasm.wasmBinary = await unpack("onnxruntime.wasm");
   ort.env.wasm.numThreads = 1;
   const { graph } = await unpackJson("config.json");
-  const tokenizer = new Tokenizer(plainText(await unpackJson("tokenizer.json")), await unpackJson("tokenizer_config.json"));
+  const settings = await unpackJson("tokenizer_config.json");
+  const tokenizer = new Tokenizer(plainText(await unpackJson("tokenizer.json")), settings);
   const session = await ort.InferenceSession.create(new Uint8Array(await unpack("model.onnx")));
-  return { ort, graph, tokenizer, session };
+  return { ort, graph, tokenizer, session, unknown: tokenizer.token_to_id(settings.unk_token) };
 }
 
 // Let "[MASK]" in a text be text: remove what makes it a special token there.
@@ -98,6 +99,10 @@ function made(tag, className, content) {
   return node;
 }
 
+function percentage(chance) {
+  return (100 * chance).toFixed(1) + "%";
+}
+
 function bars(graph, logits) {
   if (graph.problem_type === "regression") return [made("div", "headline", logits[0].toPrecision(6))];
   const { labels, chances, predicted } = predictionOf(graph, logits);
@@ -106,7 +111,7 @@ function bars(graph, logits) {
     const row = made("div", predicted.includes(labels[place]) ? "bar best" : "bar");
     const track = made("div", "track");
     const fill = made("div", "fill");
-    const percent = (100 * chances[place]).toFixed(1) + "%";
+    const percent = percentage(chances[place]);
     fill.style.width = percent;
     track.append(fill);
     row.append(made("div", "name", labels[place]), track, made("div", "chance", percent));
@@ -119,18 +124,29 @@ function bars(graph, logits) {
 let isBusy = false;
 let isWaiting = false;
 
+// Return what is shown for the texts, and whether a part of them is left out; nothing for blank ones.
+async function answerTo(model, text, pair) {
+  if (!text.trim() || (pair !== null && !pair.trim())) return { nodes: [], isTruncated: false };
+  if (model.graph.answers_for === "words") {
+    const row = encodeWords(model, text);
+    if (row.words.length === 0) return { nodes: [], isTruncated: false };
+    const predictions = labelsOfWords(model.graph, await logitsOf(model, row), row.places);
+    return { nodes: tags(model.graph, row.words, predictions), isTruncated: row.isTruncated };
+  }
+  const row = encode(model, text, pair);
+  return { nodes: bars(model.graph, await logitsOf(model, row)), isTruncated: row.isTruncated };
+}
+
 // Classify what stands in the fields; if they change meanwhile, once more.
 async function classify(model) {
   isWaiting = isBusy;
   if (isBusy) return;
   isBusy = true;
   try {
-    const pair = second === null ? null : second.value;
-    const isBlank = !first.value.trim() || (pair !== null && !pair.trim());
-    const row = isBlank ? null : encode(model, first.value, pair);
-    answer.replaceChildren(...(row === null ? [] : bars(model.graph, await logitsOf(model, row))));
+    const { nodes, isTruncated } = await answerTo(model, first.value, second === null ? null : second.value);
+    answer.replaceChildren(...nodes);
     const truncated = `The model reads ${model.graph.max_length} tokens; the rest is left out.`;
-    state.textContent = row !== null && row.isTruncated ? truncated : "";
+    state.textContent = isTruncated ? truncated : "";
   } catch (error) {
     fail(error);
   }
