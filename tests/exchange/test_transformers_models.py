@@ -8,6 +8,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import encoderlab
 from encoderlab.errors import DataError, SettingError
@@ -15,6 +16,7 @@ from encoderlab.model.config import TransformersConfig
 from encoderlab.model.packing import Selection
 from encoderlab.model.transformers_encoder import TransformersEncoder, transformers_config
 from encoderlab.runs.model_folder import read_model
+from encoderlab.runs.pretrained import load_pretrained
 from encoderlab.system.processes import Interrupted
 from tests.exchange.family_folders import TEXTS
 from tests.exchange.test_families import TEXT, rows_of
@@ -117,6 +119,30 @@ def test_a_finetuned_encoder_predicts_explains_and_is_exported(model_type, tmp_p
     assert logits.softmax(-1).tolist() == pytest.approx(list(expected[0]["probabilities"].values()), abs=1e-4)
     again = encoderlab.load("back").predict("A good film")[0]
     assert again["probabilities"] == pytest.approx(expected[0]["probabilities"], abs=1e-4)
+
+
+class TransposedInputs(TorchDispatchMode):
+    """Counts the linear layers whose input is transposed: without gradients, PyTorch copies their weights for each of
+    its rows.
+    """
+
+    number = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.linear.default:
+            self.number += not args[0].is_contiguous()
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("model_type", TYPES)
+def test_no_prediction_copies_weights_for_each_token(model_type, tmp_path):
+    folder_of_type(model_type, tmp_path / "start")
+    encoder = load_pretrained(str(tmp_path / "start")).network.encoder.eval()
+    ids = torch.full((2, 16), 7)
+    transposed = TransposedInputs()
+    with transposed, torch.inference_mode():
+        encoder(ids, torch.zeros_like(ids), None)
+    assert transposed.number == 0, "in bf16, Longformer's predictions took twenty times as long"
 
 
 @pytest.mark.parametrize("model_type", ["deberta-v2", SLOW_ALBERT])

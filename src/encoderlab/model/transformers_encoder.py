@@ -60,6 +60,8 @@ class TransformersEncoder(Compilable):
         self.model: Any = _built(config)
         if getattr(self.model, "pooler", None) is not None:
             self.model.pooler = nn.Identity()
+        if config.name == "longformer":
+            _read_contiguous(self.model)
         if where.type == "meta":
             _forget_weights(self.model)
         self.n_segments = n_segments(self.model)
@@ -204,6 +206,21 @@ def stack(model: Any) -> nn.ModuleList:
     """Return the list of modules with the most parameters, which is that of the layers."""
     lists = [module for module in model.modules() if isinstance(module, nn.ModuleList) and len(module)]
     return max(lists, key=lambda each: sum(parameter.numel() for parameter in each.parameters()))
+
+
+def _read_contiguous(model: nn.Module) -> None:
+    """Let linear layers read contiguous vectors.
+
+    Longformer's attention transposes them. Where weights need no gradient, PyTorch then multiplies by a copy for
+    each position: in bf16, predictions took 7 to 20 times as long.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            module.register_forward_pre_hook(_contiguous)
+
+
+def _contiguous(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(each.contiguous() for each in inputs)
 
 
 def _forget_weights(model: nn.Module) -> None:
