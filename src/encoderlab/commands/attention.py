@@ -26,7 +26,7 @@ def attention(config: AttentionConfig) -> Run:
     if model.network.separates_pairs:
         problem = "This model reads the texts of a pair separately (model.pairs=separate), and a map shows one sequence"
         raise SettingError(problem, remedy="Train with model.pairs=joint, or use encoderlab explain")
-    with Run.new(config.run_dir, "attention", model.name) as run:
+    with Run.new(config.run_dir, "attention", model.task_name) as run:
         record_start(run, "attention", config, model.compute)
         for name, example in examples.items():
             weights, tokens = _weights(model, example)
@@ -34,7 +34,7 @@ def attention(config: AttentionConfig) -> Run:
             into.mkdir(parents=True)
             np.savez_compressed(into / "weights.npz", weights=weights, tokens=np.array(tokens))
             for number, layer in enumerate(weights, start=1):
-                title = f"{model.name}, {name}, layer {number} of {len(weights)}"
+                title = f"{model.task_name}, {name}, layer {number} of {len(weights)}"
                 write_png(attention_plot(layer, tokens, title), into / f"layer-{number}.png")
     print(f"Attention maps (layer-*.png) and arrays (weights.npz): {run.attention_folder}", file=sys.stderr)
     return run

@@ -114,7 +114,7 @@ def _eval_on_documents(config: EvalConfig, model: Model, processes: Processes) -
 def _new_run(config: EvalConfig, model: Model, data: Data | Documents) -> Iterator[Run]:
     """Open the folder of an evaluation, and record in it what is scored."""
     processes = model.processes
-    with processes.entered_by_main(lambda: Run.new(config.run_dir, "eval", model.name)) as run:
+    with processes.entered_by_main(lambda: Run.new(config.run_dir, "eval", model.task_name)) as run:
         if processes.is_main:
             record_start(run, "eval", config, model.compute, data=data)
         print_lines(*model.choices, f"run folder {run.folder}")

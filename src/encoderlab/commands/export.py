@@ -81,7 +81,7 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
         if task.heads == HeadSizes():
             _write_sentence_settings(temporary, opened)
         write_tokenizer(temporary, model, has_segments=fields.get("type_vocab_size", 0) >= 2)
-        _write_card(temporary, config, model.name, "transformers", fields, **about)
+        _write_card(temporary, config, model.task_name, "transformers", fields, **about)
     print(f"{path}\nIts README.md has a program that opens it")
     return path
 
@@ -127,7 +127,7 @@ def _export_to_onnx(config: ExportConfig, path: Path) -> Path:
         written = write_graph_folder(temporary, model, extended, is_int8=is_int8, cache=config.cache)
         about = {"windows": model.task.windows, "max_length": model.task.max_length, "change": written.change}
         about["opened"] = opens(model)
-        _write_card(temporary, config, model.name, "onnx", written.fields, **about)
+        _write_card(temporary, config, model.task_name, "onnx", written.fields, **about)
     print(f"{path}\n{written.checked}; see its README.md")
     return path
 
@@ -137,7 +137,7 @@ def _export_to_web(config: ExportConfig, path: Path) -> Path:
     library = find_library(Path(config.library).expanduser())
     model, extended = _opened_for_onnx(config)
     folder = model_folder(config.run)
-    title = trial_of(folder.parent if folder.name == MODEL else folder, model.name).title
+    title = trial_of(folder.parent if folder.name == MODEL else folder, model.task_name).title
     page = render("web.html", title=title, paired=bool(model.origin.paired))
     with written_whole("path", path) as temporary, TemporaryDirectory() as scratch:
         temporary.mkdir(parents=True)
@@ -146,7 +146,7 @@ def _export_to_web(config: ExportConfig, path: Path) -> Path:
         write_web_folder(temporary, page, graph_folder, graph_folder / INT8_GRAPH, library)
         about = {"windows": model.task.windows, "max_length": model.task.max_length, "change": written.change}
         about["libraries"] = library.versions
-        _write_card(temporary, config, model.name, "transformers.js", written.fields, **about)
+        _write_card(temporary, config, model.task_name, "transformers.js", written.fields, **about)
     size = sum(file.stat().st_size for file in path.iterdir()) / 1e6
     print(f"{path}\n{written.checked}\n{size:.0f} MB: open {path / 'index.html'} in a browser, or copy the folder")
     return path
@@ -166,7 +166,8 @@ def _opened_for_onnx(config: ExportConfig) -> tuple[Model, Model]:
     _say_what_is_left_out(opened)
     model = _with_chosen_heads(config, opened)
     if config.format is not ExportFormat.onnx and not predicts(model):
-        problem = f"{model.name} is an encoder without predictions, by which format={config.format.name} is checked"
+        checked = f"format={config.format.name} is checked"
+        problem = f"{model.task_name} is an encoder without predictions, by which {checked}"
         raise SettingError(problem, remedy="Use format=onnx")
     return model, _extended(config, opened, model)
 

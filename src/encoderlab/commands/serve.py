@@ -50,7 +50,7 @@ def serve(config: ServeConfig) -> None:
         if not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
             print(f"host={config.host}: anyone who can reach this machine can use the model", file=sys.stderr)
             hosts = ["*"]
-        trial = trial_of(model_folder(config.run).parent, model.name)
+        trial = trial_of(model_folder(config.run).parent, model.task_name)
         if hosts == ["*"]:
             trial = Trial(trial.title)
 
@@ -62,13 +62,13 @@ def web_service(model: Model, abstention: Abstention, hosts: list[str], trial: T
     """Return the application for requests to one of the host names `hosts`; "*" is any. Labels that are not given, by
     `abstention`, are null. The page shows the name and the examples of `trial`.
     """
-    trial = trial or Trial(model.name)
+    trial = trial or Trial(model.task_name)
     facts = _facts(model) | {"min_probability": abstention.min_probability}
     fixed = {
         "/": HTMLResponse(render("serve.html", title=f"{trial.title}: try it", facts=facts, trial=trial)),
         "/health": JSONResponse({"status": "ok"}),
         "/model": JSONResponse(facts),
-        "/openapi.json": JSONResponse(_description(model.name)),
+        "/openapi.json": JSONResponse(_description(model.task_name)),
     }
     worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")  # PyTorch's threads are its own
     turn = asyncio.Lock()
@@ -119,7 +119,7 @@ def _facts(model: Model) -> dict[str, Any]:
     shape = model.shape
     task = model.task
     return {
-        "task": model.name,
+        "task": model.task_name,
         "target": task.heads.sequence_target,
         "reads": "words" if model.task.config.of_words else "texts",
         "paired": bool(model.origin.paired),

@@ -109,7 +109,7 @@ class _TextEstimator(BaseEstimator):
         if path.exists():
             raise SettingError(f"path={path} already exists", allowed="a new folder", remedy="Choose another name")
         path.parent.mkdir(parents=True, exist_ok=True)
-        save_model(self.model_, path, f"# {self.model_.name}\n\nTrained from Python with encoderlab.\n")
+        save_model(self.model_, path, f"# {self.model_.task_name}\n\nTrained from Python with encoderlab.\n")
 
     def _train(self, rows: TrainingRows) -> None:
         """Set `model_`. Raises SettingError, TrainingError, and InputError for rows that teach nothing."""

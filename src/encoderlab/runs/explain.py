@@ -49,11 +49,11 @@ def word_importance(model: Model, examples: Sequence[Example], labels: Sequence[
     """
     task = model.task
     if task.heads.sequence_classes is None or task.heads.vocabulary:
-        problem = f"{model.name} does not label texts or rate them with a number, so there is nothing to explain"
+        problem = f"{model.task_name} does not label texts or rate them with a number, so there is nothing to explain"
         raise DataError(problem, remedy="Train it with encoderlab finetune init_from=..., or use encoderlab attention")
     if labels and not task.labels:
         raise SettingError(
-            f"label={labels[0]} names a class, but {model.name} predicts a number", remedy="Remove label"
+            f"label={labels[0]} names a class, but {model.task_name} predicts a number", remedy="Remove label"
         )
     for label in labels or []:
         refuse_unknown_label("label", label, task.labels)

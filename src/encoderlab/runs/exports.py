@@ -142,7 +142,7 @@ def _graph_fields(model: Model, whole: onnx.WholeModel) -> dict[str, Any]:
     elif task.heads.sequence_classes is not None:
         answers_for = "texts"
     return {
-        "task": model.name,
+        "task": model.task_name,
         "answers_for": answers_for,
         "paired": bool(model.origin.paired),
         "problem_type": None if task.heads.sequence_classes is None else PROBLEM_TYPES[task.heads.sequence_target],

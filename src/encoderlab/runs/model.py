@@ -119,8 +119,8 @@ class Model:
         return self.task.labels
 
     @property
-    def name(self) -> str:
-        """Return the name of the task it was trained on."""
+    def task_name(self) -> str:
+        """Return the name of the task it was trained on; of an encoder alone, its own."""
         return self.config.task.name
 
     @property
@@ -347,7 +347,7 @@ class Model:
     def own_dataset(self) -> DatasetConfig:
         """Return the dataset the model was trained on. Raises DataError for a model without a run."""
         if self.config.dataset is None:
-            problem = f"{self.name} is a model without a run, so its dataset and its splits are unknown"
+            problem = f"{self.task_name} is a model without a run, so its dataset and its splits are unknown"
             raise DataError(problem, remedy="Set text=... or input=FILE, or, with eval, dataset=...")
         return self.config.dataset
 

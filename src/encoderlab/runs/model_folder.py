@@ -103,7 +103,7 @@ def config_json(model: Model) -> dict[str, Any]:
         "origin": asdict(model.origin),
     }
     if model.config.task.of_encoder_alone:
-        content[ENCODER] = {"name": model.name, "model": settings_to_dict(model.shape)}
+        content[ENCODER] = {"name": model.task_name, "model": settings_to_dict(model.shape)}
     else:
         content["encoderlab"] = without_folders(settings_to_dict(_settings_of_any_run(model.config))) | PLACES
     return content

@@ -171,7 +171,7 @@ def summary_of(
     file = (dataset or model.config.dataset).first_file
     return {
         "command": command,
-        "task": model.name,
+        "task": model.task_name,
         "data": None if file is None else Path(file).name,
         "seed": model.config.seed,
         "init_from": without_folders(init_from),
