@@ -24,6 +24,7 @@ FILES = {
     "broken.csv": 'text,label\n"warm and "wise,\n',
     "full/precious": "",
     "full.png": "",
+    "folder.png/precious": "",
     "mine/model/wide.yaml": "defaults: [model_schema, _self_]\nd_modell: 6\n",
     "mine/model/broken.yaml": "d_model: [\n",
 }
@@ -207,6 +208,7 @@ USING = [
     ("data run={brackets} texts.txt plot=drift.pdf", SETTING, "plot=drift.pdf"),
     ("data run={brackets} texts.txt plot=nowhere/drift.png", SETTING, "plot=nowhere/drift.png"),
     ("data run={brackets} texts.txt plot=full.png", SETTING, "overwrite=true"),
+    ("data run={brackets} texts.txt plot=folder.png overwrite=true", SETTING, "folder.png"),
     ("data texts.txt plot=drift.png", SETTING, "run="),
     ("predict run=nowhere text=a", DATA, "nowhere"),
     ("eval run=.", DATA, "run=."),

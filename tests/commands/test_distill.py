@@ -184,14 +184,17 @@ def test_a_teacher_of_weight_one_is_copied_even_if_all_labels_are_wrong(command,
 
 
 def test_a_student_of_few_labels_keeps_its_last_weights(command, tmp_path):
-    """A handful of validation rows says nothing about a checkpoint, however many texts the teacher labels."""
+    """A handful of validation rows says nothing about a checkpoint, however many texts the teacher labels.
+
+    The column of texts is guessed, and that of the unlabelled file is the same.
+    """
     rows = [(f"{'good' if n % 2 else 'bad'} text {n}", n % 2) for n in range(80)]
-    (tmp_path / "few.csv").write_text("text,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
-    (tmp_path / "more.txt").write_text("".join(f"{text} again\n" for text, _ in rows))
+    (tmp_path / "few.csv").write_text("review,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    (tmp_path / "more.csv").write_text("review\n" + "".join(f"{text} again\n" for text, _ in rows))
     shared = ("task=classification", "dataset=files", "dataset.path=few.csv", "model=tiny", "training.threads=1")
     quick = ("baselines=false", "training.steps=4")
     command("train", *shared, *quick, "run_dir=teacher")
-    command("distill", *shared, *quick, "teacher=teacher", "unlabelled=more.txt", "run_dir=student")
+    command("distill", *shared, *quick, "teacher=teacher", "unlabelled=more.csv", "run_dir=student")
     report = report_of(tmp_path / "student")
     assert (report["checkpoint"]["step"], report["checkpoint"]["chosen_on"]) == (4, None)
     assert any("validation rows are too few" in note for note in report["notes"])

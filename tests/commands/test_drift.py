@@ -98,6 +98,15 @@ def test_texts_in_another_script_are_named_in_the_verdict(printed, tickets_run, 
     assert ("ru" if known else "Cyrillic") in facts["verdict"]
 
 
+MANY = ["Καλημέρα σας, φίλοι μου", "Доброе утро, друзья", "בוקר טוב חברים", "صباح الخير يا أصدقاء", "สวัสดีตอนเช้าเพื่อน"]
+
+
+def test_of_many_foreign_languages_the_verdict_names_some(printed, tickets_run, tmp_path):
+    file = write(tmp_path / "new.csv", [f"{text}, {row}" for row in range(12) for text in MANY])
+    facts = printed("data", f"run={tickets_run}", file, "format=json")
+    assert "100% of them are in" in facts["verdict"] and "and 2 more" in facts["verdict"]
+
+
 GERMAN = [
     "das Paket ist noch nicht angekommen und niemand antwortet mir",
     "ich möchte mein Geld zurück, weil die Lampe kaputt ist",

@@ -126,9 +126,7 @@ def test_a_student_that_reads_other_tokens_or_more_is_refused():
 def config_of(words=False, **settings):
     settings = {"teacher": "it", "init_from": "an encoder", "teacher_weight": 0.5} | settings
     training = TrainingConfig(device="cpu", threads=1)
-    return DistillConfig(
-        "cache", TASKS[words], IntentsDataset(), SymbolsConfig(), ModelConfig(), training, seed=3, **settings
-    )
+    return DistillConfig("cache", TASKS[words], None, SymbolsConfig(), ModelConfig(), training, seed=3, **settings)
 
 
 def data_of(words=False, labels=LABELS):
@@ -148,6 +146,7 @@ def teacher_of(words=False, task=None, labels=LABELS, max_length=12):
 
 def taught(teacher, words=False, **settings):
     student = model_of(TASKS[words], seed=1)
+    student.config.dataset = IntentsDataset()
     data = data_of(words)
     store = tokenize_examples(list(data.split("train")), TOKENIZER)
     rows = student.task.rows(store, data.split("train").targets())

@@ -46,9 +46,11 @@ def data(config: DataConfig) -> None:
     _check_plot(config)
     if config.run is not None:
         compared = _drift_of(config, config.run)
-        if config.plot is not None:
-            _plot(compared, config.plot)
-        _print(compared.facts, show_drift, config)
+        try:
+            if config.plot is not None:
+                _plot(compared, config.plot)
+        finally:
+            _print(compared.facts, show_drift, config)
         return
     if config.task.of_documents:
         remedy = "Run encoderlab pretrain dry_run=true, which prints the facts of documents"
@@ -76,6 +78,8 @@ def _check_plot(config: DataConfig) -> None:
     if not path.parent.is_dir():
         remedy = f"Create {path.parent}, or choose another folder"
         raise SettingError(f"plot={config.plot} is in a folder that does not exist", remedy=remedy)
+    if path.is_dir():
+        raise SettingError(f"plot={config.plot} is a folder", remedy="Choose another name")
     if path.exists() and not config.overwrite:
         remedy = "Choose another name, or set overwrite=true"
         raise SettingError(f"plot={config.plot} already exists", remedy=remedy)

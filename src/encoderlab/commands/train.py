@@ -33,11 +33,11 @@ def run_training(config: RunConfig, command: str, processes: Processes) -> Run |
     """Train a model as `command` does, score it, and write its run folder; return None for a dry run."""
     folds = folds_of(config, processes)
     if folds is None:
-        run = _train_once(config, command, processes)
+        run = train_once(config, command, processes)
     else:
         from encoderlab.runs.folds import cross_validate
 
-        run = cross_validate(replace(config, folds=folds), command, processes, _train_once)
+        run = cross_validate(replace(config, folds=folds), command, processes, train_once)
 
     # The run is complete, whatever happens to a tracker.
     if run is not None and processes.is_main:
@@ -45,7 +45,7 @@ def run_training(config: RunConfig, command: str, processes: Processes) -> Run |
     return run
 
 
-def _train_once(config: RunConfig, command: str, processes: Processes) -> Run | None:
+def train_once(config: RunConfig, command: str, processes: Processes) -> Run | None:
     """Train the model on one split of the rows, score it, and write its run folder; return None for a dry run."""
     # Read the data and the weights to start from, decide every open setting, build the model and the rows it reads.
     prepared = prepare(config, command, processes)

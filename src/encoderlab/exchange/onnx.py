@@ -113,6 +113,9 @@ def write_graph(whole: WholeModel, path: Path) -> None:
             raise DataError(problem, remedy="Use encoderlab serve, or finetune an encoder of another type") from None
         weights = sum(weight.numel() * weight.element_size() for weight in whole.state_dict().values())
         assert program is not None
+        for node in program.model.graph:  # the exporter's stack traces name folders of this machine
+            for note in node.metadata_props.keys() - {SCOPES}:
+                del node.metadata_props[note]
         program.save(path, external_data=weights > LARGEST_GRAPH)
 
 
@@ -172,7 +175,7 @@ def write_int8(graph: Path, path: Path) -> None:
 
     Activations are quantized dynamically, with one scale for each tensor, so a prediction depends a little on the other
     rows of its batch. The weights use 7 of the 8 bits: sums of two products then fit into 16 bits, where processors
-    without VNNI keep them. Those of `EXACT` keep 32 bits.
+    without VNNI keep them. Of our own encoder's, those of `EXACT` keep 32 bits.
     """
     import onnx
     from onnxruntime.quantization import quantize_dynamic
@@ -180,6 +183,8 @@ def write_int8(graph: Path, path: Path) -> None:
     model = onnx.load(graph)
     del model.graph.value_info[:]  # PyTorch's exporter leaves outdated shapes in it, which the quantizer would refuse
     exact = [node.name for node in model.graph.node if EXACT in _scopes(node)]
+    for node in model.graph.node:
+        del node.metadata_props[:]
     with _quiet(logging.getLogger()):  # it recommends a preparation that a graph from PyTorch does not need
         quantize_dynamic(
             model,

@@ -18,7 +18,8 @@ UNCLEAR = "und"  # ISO 639's code for undetermined
 LEAST_PROBABILITY = 0.5
 MOST_CHARACTERS = 500  # of a text that are read
 NO_LANGUAGE = "zxx"  # py3langid's name for numbers, markup and the like
-_HAN = "CJK"  # as Unicode's names of these letters begin
+# How Unicode's names of letters begin, where a script is called otherwise.
+NAMES = {"CJK": "Han", "HIRAGANA": "Japanese", "KATAKANA": "Japanese"}
 
 
 def languages(texts: Iterable[str]) -> dict[str, float] | None:
@@ -47,12 +48,14 @@ def scripts(texts: Iterable[str]) -> dict[str, float]:
 
 
 def _script(text: str) -> str:
-    names = (unicodedata.name(letter, "") for letter in text if letter.isalpha())
-    counts = Counter(name.split()[0] for name in names if name)
+    letters = filter(str.isalpha, unicodedata.normalize("NFKC", text))  # without mathematical and full-width variants
+    firsts = (unicodedata.name(letter, "").partition(" ")[0] for letter in letters)
+    counts = Counter(NAMES.get(first, first.capitalize()) for first in firsts if first)
     if not counts:
         return UNCLEAR
-    ((script, _),) = counts.most_common(1)
-    return "Han" if script == _HAN else script.capitalize()
+    if counts["Japanese"]:  # which is written with Chinese letters, too
+        counts["Japanese"] += counts.pop("Han", 0)
+    return counts.most_common(1)[0][0]
 
 
 def _shares(names: Iterable[str]) -> dict[str, float]:

@@ -207,7 +207,7 @@ class RelativePositions(nn.Module):
 
 
 class Compilable(nn.Module):
-    """A module whose method `encode` may be replaced by a compiled one (`training.distribution.compile_encoder`).
+    """A module whose method `encode` may be replaced by a compiled one (`training.compilation.compile_encoder`).
 
     Copies and pickles are without it: it cannot be pickled, and in a copy it would compute with the original's weights.
     """

@@ -318,13 +318,13 @@ def drift_plot(
     n_bins = int(np.clip(min(map(len, similarities.values())) ** 0.5, LEAST_BINS, MOST_BINS))
     edges = np.linspace(every.min() - 0.01, every.max() + 0.01, n_bins + 1)
     _plot_distributions(axes["similarities"], similarities, edges)
-    _finish(axes["similarities"], "similarity to the nearest training text", "share of texts")
+    _finish(axes["similarities"], "similarity to the\nnearest training text", "share of texts")
     _legend_above(axes["similarities"])
     longest = math.ceil(max(np.percentile(counts, 99) for counts in lengths.values()))
     step = math.ceil((longest + 1) / n_bins)
     shown = {name: np.minimum(counts, longest) for name, counts in lengths.items()}
     _plot_distributions(axes["lengths"], shown, np.arange(0, longest + 1 + step, step) - 0.5)
-    _finish(axes["lengths"], "length in words (the longest in the last bar)", "share of texts")
+    _finish(axes["lengths"], "length in words\n(the longest in the last bar)", "share of texts")
     _legend_above(axes["lengths"])
 
     # What is predicted for them.
@@ -364,7 +364,7 @@ def _plot_label_shares(axes: Axes, labels: Mapping[str, Mapping[str, Any]], n_la
     axes.plot(trained, places, "D", color=BLUE, markersize=6, fillstyle="none", label="training rows")
     axes.hlines(places, low, high, color=ORANGE, linewidth=2.2, alpha=0.5)
     axes.plot(predicted, places, "o", color=ORANGE, markersize=5, label="predicted for new texts, with 95% interval")
-    axes.set_yticks(places, [short(name, 40) for name in labels], **_look(fontsize=8.5))
+    axes.set_yticks(places, [short(name, 30) for name in labels], **_look(fontsize=8.5))
     axes.set_ylim(len(labels) - 0.4, -0.6)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter(_percent)

@@ -162,7 +162,7 @@ def taught_rows(config: DistillConfig, teacher: Model, student: Model, data: Dat
         remedy = f"Set model.max_length to at most {teacher.shape.max_length}, the teacher's"
         raise DataError(f"The teacher reads fewer words of {few:,} rows than the student", remedy=remedy)
     if config.unlabelled is not None:
-        texts = unlabelled_texts(config.unlabelled, config, data)
+        texts = unlabelled_texts(config.unlabelled, student.config, data)
         more = teacher_logits(teacher, texts, data.labels)
         targets = [_predicted(text, row_logits) for text, row_logits in zip(texts, more, strict=True)]
         rows = followed_by(rows, student.task.rows(tokenize_examples(texts, student.tokenizer), targets))

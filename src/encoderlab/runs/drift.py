@@ -34,6 +34,9 @@ FEW_TEXTS = 200  # below which only large changes show
 SIGNIFICANT = 0.05  # p-value, and the share of texts like the training texts that may seem unlike them
 MANY_UNLIKE = 0.1
 RARE = 0.05  # share of the training rows in a language, below which the run's scores say little about it
+MUCH_MORE = 3  # times that share: a file with as many languages as training has no more of each
+MOST_NAMED = 3
+MAIN = 0.9  # of the texts in rare languages: those that these are in are named
 CLEAR = 0.55  # area under the ROC curve: of one that is higher, at least a tenth of the texts has changed
 LEAST_ALIKE = 10  # texts that are shown
 LETTERS = (2, 4)  # of the n-grams by which texts are compared that no encoder here reads
@@ -232,12 +235,14 @@ def _doubt_languages(facts: dict[str, Any], doubts: list[str]) -> None:
     train = facts["train"][kind]
     foreign = {}
     for name, share in facts["new"][kind].items():
-        if name != UNCLEAR and train.get(name, 0.0) < RARE:
+        if name != UNCLEAR and train.get(name, 0.0) < min(RARE, share / MUCH_MORE):
             foreign[name] = share
     total = sum(foreign.values())
     if wilson(total, facts["new"]["read"])[0] > MANY_UNLIKE:
-        named = [name for name, share in foreign.items() if share > total / 10]
-        doubts.append(f"{total:.0%} of them are in {kind} that are rare in training ({', '.join(named)})")
+        n_main = int(np.searchsorted(np.cumsum(list(foreign.values())), MAIN * total)) + 1  # the most frequent first
+        named = ", ".join(list(foreign)[: min(n_main, MOST_NAMED)])
+        more = f" and {n_main - MOST_NAMED} more" if n_main > MOST_NAMED else ""
+        doubts.append(f"{total:.0%} of them are in {kind} that are rare in training ({named}{more})")
 
 
 def _label_facts(model: Model, data: Data, predictions: Sequence[RowPrediction]) -> dict[str, dict[str, Any]]:

@@ -18,8 +18,8 @@ Schedule = Enum("Schedule", {"one_cycle": "one_cycle", "linear": "linear", "cosi
 # Which rows share a batch: rows of nearly equal length, or any rows.
 Batching = Enum("Batching", {"length": "length", "random": "random"})
 Precision = Enum("Precision", {"auto": "auto", "fp32": "fp32", "bf16": "bf16"})  # number format of matrix products
-# Whether PyTorch's compiler fuses kernels, and whether each of several processes holds all weights or a shard of them;
-# see `training.distribution`.
+# Whether PyTorch's compiler fuses kernels (`training.compilation`), and whether each of several processes holds all
+# weights or a shard of them (`training.distribution`).
 Compile = Enum("Compile", {"auto": "auto", "always": "always", "never": "never"})
 Sharding = Enum("Sharding", {"none": "none", "full": "full"})
 Keep = Enum("Keep", {"best": "best", "last": "last"})  # the checkpoint that becomes the run's model
