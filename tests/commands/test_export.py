@@ -210,6 +210,16 @@ def test_the_folder_is_complete_and_its_card_shows_how_to_use_it(command, finish
     assert "README.md" in capsys.readouterr().out
 
 
+def test_the_card_shows_how_pytorch_quantizes_all_but_the_layer_with_large_inputs(command, finished, tmp_path):
+    command("export", f"run={finished(ClassificationConfig(name='moods'), pooling=Pooling.cls)}", "path=there")
+    card = (tmp_path / "there" / "README.md").read_text(encoding="utf-8").replace("path/to/this/folder", "there")
+    programs = [part.partition("```")[0] for part in card.split("```python\n")[1:]]
+    names = {}
+    exec("\n".join(programs), names)
+    kept = [name for name, module in names["model"].named_modules() if type(module) is torch.nn.Linear]
+    assert kept == ["electra.encoder.layer.0.output.dense"]
+
+
 def test_a_mean_of_the_tokens_which_no_bert_computes_is_refused(command, finished):
     run = finished(ClassificationConfig(name="moods"), pooling=Pooling.mean)
     with pytest.raises(
