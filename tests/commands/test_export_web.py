@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("symbolic_sizes")]
 
 
 def opened(folder, *texts):
-    """Return the document of the page when it has predicted texts that stand in its fields when it opens."""
+    """Return the page's document once it has predicted the texts that are in its fields when it opens."""
     page = (folder / "index.html").read_text(encoding="utf-8")
     for name, text in zip(("text", "text_pair"), texts, strict=False):
         page = re.sub(rf'(<textarea id="{name}"[^>]*>)', lambda field, text=text: field[1] + html.escape(text), page)
@@ -90,4 +90,4 @@ def test_the_page_labels_each_word_as_the_graph_does(command, tmp_path, request,
         assert words_in(document) == [*zip(words, [*ours, *[None] * unread], strict=True)]
         assert ("the rest is left out" in re.sub(r"(?s)<script.*?</script>", "", document)) == (unread > 0)
         begun = sum(label.startswith("B-") for label in ours)
-        assert document.count('<span class="entity">') == begun, "of which each has a box"
+        assert document.count('<span class="entity">') == begun, "each entity has a box"

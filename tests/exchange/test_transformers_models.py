@@ -122,8 +122,8 @@ def test_a_finetuned_encoder_predicts_explains_and_is_exported(model_type, tmp_p
 
 
 class TransposedInputs(TorchDispatchMode):
-    """Counts the linear layers whose input is transposed: without gradients, PyTorch copies their weights for each of
-    its rows.
+    """Counts the linear layers whose input is transposed: without gradients, PyTorch copies their weights for each row
+    of the input.
     """
 
     number = 0

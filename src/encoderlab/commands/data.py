@@ -66,12 +66,12 @@ def _print(facts: Mapping[str, Any], show: Callable[[Mapping[str, Any], TextIO],
 
 
 def _check_plot(config: DataConfig) -> None:
-    """Raise SettingError if there is nothing to plot, or the plot cannot become this file."""
+    """Raise SettingError if there is nothing to plot, or the plot cannot be written to this file."""
     if config.plot is None:
         return
     path = Path(config.plot)
     if config.run is None:
-        problem = f"plot={config.plot} compares new texts with the training rows of a run"
+        problem = f"plot={config.plot} is for comparing new texts with the training rows of a run"
         raise SettingError(problem, remedy="Set run=..., or remove plot")
     if path.suffix.lower() != ".png":
         raise SettingError(f"plot={config.plot} does not end in .png", remedy="Choose another name")

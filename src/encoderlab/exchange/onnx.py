@@ -175,7 +175,7 @@ def write_int8(graph: Path, path: Path) -> None:
 
     Activations are quantized dynamically, with one scale for each tensor, so a prediction depends a little on the other
     rows of its batch. The weights use 7 of the 8 bits: sums of two products then fit into 16 bits, where processors
-    without VNNI keep them. Of our own encoder's, those of `EXACT` keep 32 bits.
+    without VNNI keep them. In our own encoder, those of `EXACT` keep 32 bits.
     """
     import onnx
     from onnxruntime.quantization import quantize_dynamic

@@ -72,8 +72,10 @@ def prediction(config: dict, read: tokenizers.Encoding, logits: np.ndarray) -> d
 
 
 def likeliest(config: dict, logits: np.ndarray) -> list[int]:
-    """Return the id of each word's label, [words, labels] -> [words]: of the likeliest valid sequence (Viterbi 1967) if
-    `valid` says, with a 1 for each label, which may begin or end a sequence, or follow another.
+    """Return the id of each word's label, [words, labels] -> [words].
+
+    If the config has `valid`, they form the likeliest valid sequence (Viterbi 1967): a label that may begin or end a
+    sequence, or follow another, has a 1 in it.
     """
     if "valid" not in config or len(logits) == 0:
         return [int(each) for each in logits.argmax(1)]

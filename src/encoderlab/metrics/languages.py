@@ -1,7 +1,7 @@
 """Which scripts texts are written in and, with py3langid (Lui and Baldwin 2012, "langid.py"), in which languages.
 
-A short text may be nearly as likely in several languages, so a language counts only if it is likelier than all others
-together: see "Have the texts changed?" in benchmarks/SUITE.md.
+A short text may be about equally likely in several languages, so a language counts only if it is likelier than all
+others together: see "Have the texts changed?" in benchmarks/SUITE.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNCLEAR = "und"  # ISO 639's code for undetermined
 LEAST_PROBABILITY = 0.5
 MOST_CHARACTERS = 500  # of a text that are read
 NO_LANGUAGE = "zxx"  # py3langid's name for numbers, markup and the like
-# How Unicode's names of letters begin, where a script is called otherwise.
+# The first words of Unicode's names of letters, where they are not the name of the script.
 NAMES = {"CJK": "Han", "HIRAGANA": "Japanese", "KATAKANA": "Japanese"}
 
 
@@ -43,7 +43,7 @@ def _identifier() -> Any:
 
 
 def scripts(texts: Iterable[str]) -> dict[str, float]:
-    """Return the share of texts in each script, such as Latin, the largest first: that of most of a text's letters."""
+    """Return the share of texts in each script, such as Latin, the largest first: that of most letters of a text."""
     return _shares(_script(text[:MOST_CHARACTERS]) for text in texts)
 
 
@@ -53,7 +53,7 @@ def _script(text: str) -> str:
     counts = Counter(NAMES.get(first, first.capitalize()) for first in firsts if first)
     if not counts:
         return UNCLEAR
-    if counts["Japanese"]:  # which is written with Chinese letters, too
+    if counts["Japanese"]:  # which is also written with Chinese characters
         counts["Japanese"] += counts.pop("Han", 0)
     return counts.most_common(1)[0][0]
 

@@ -211,8 +211,8 @@ def stack(model: Any) -> nn.ModuleList:
 def _read_contiguous(model: nn.Module) -> None:
     """Let linear layers read contiguous vectors.
 
-    Longformer's attention transposes them. Where weights need no gradient, PyTorch then multiplies by a copy for
-    each position: in bf16, predictions took 7 to 20 times as long.
+    Longformer's attention transposes them. Where weights need no gradient, PyTorch then multiplies by a copy of
+    them for each position: in bf16, predictions took 7 to 20 times as long.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):

@@ -342,7 +342,7 @@ def _texts_table(facts: Mapping[str, Any]) -> Table:
     if "held_out" in similarity:
         usual = f"{similarity['held_out']:.2f} (held-out rows)"
     else:
-        usual = f"{similarity['train']:.2f} (to another one)"
+        usual = f"{similarity['train']:.2f} (nearest other row)"
     rows.append(["similarity to the nearest training text", usual, f"{similarity['new']:.2f}"])
     expected = facts.get("expected_accuracy")
     if expected is not None:
@@ -367,7 +367,7 @@ def _test_line(test: Mapping[str, Any]) -> Text:
 
 
 def changed_most(labels: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the names of the labels; of many, those whose share has changed most, the most first."""
+    """Return the names of the labels; of many, those whose share has changed most, in that order."""
 
     def change(label: str) -> float:
         return -abs(labels[label]["predicted"] - labels[label]["train"])

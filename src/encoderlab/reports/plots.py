@@ -344,7 +344,7 @@ def _plot_distributions(axes: Axes, values: Mapping[str, np.ndarray], edges: np.
 
 
 def _percent(share: float, _: float) -> str:
-    """Return a share as the words of a tick."""
+    """Return a share as the label of a tick."""
     return f"{100 * share:.3g}%"
 
 

@@ -34,9 +34,9 @@ FEW_TEXTS = 200  # below which only large changes show
 SIGNIFICANT = 0.05  # p-value, and the share of texts like the training texts that may seem unlike them
 MANY_UNLIKE = 0.1
 RARE = 0.05  # share of the training rows in a language, below which the run's scores say little about it
-MUCH_MORE = 3  # times that share: a file with as many languages as training has no more of each
+MUCH_MORE = 3  # times its training share, which a rare language must exceed to count: a file with the same mix has none
 MOST_NAMED = 3
-MAIN = 0.9  # of the texts in rare languages: those that these are in are named
+MAIN = 0.9  # share of the texts in rare languages: the languages that cover it are named, up to MOST_NAMED
 CLEAR = 0.55  # area under the ROC curve: of one that is higher, at least a tenth of the texts has changed
 LEAST_ALIKE = 10  # texts that are shown
 LETTERS = (2, 4)  # of the n-grams by which texts are compared that no encoder here reads
@@ -98,8 +98,8 @@ def training_data(model: Model, run: str, cache: Path) -> Data:
 class Drift:
     """How new texts differ from the training rows: the `facts`, in JSON's types, and what is plotted of single texts.
 
-    `similarities` are the cosines between texts and the nearest training text, `lengths` are in words: an array for
-    each side, the new texts last, by what its texts are called.
+    `similarities` are the cosines between texts and the nearest training text, `lengths` are in words: arrays [texts]
+    by the name of their side, the new texts last.
     """
 
     facts: dict[str, Any]
@@ -120,7 +120,7 @@ def drift(model: Model, data: Data, new: NewTexts) -> Drift:
     others = read(new.split)
     test = two_sample_test(vectors, others)
     if held_out is None:
-        similarities = {f"{TRAINING} (to another one)": _similarities(vectors, vectors, are_same=True)}
+        similarities = {f"{TRAINING} (nearest other row)": _similarities(vectors, vectors, are_same=True)}
     else:
         similarities = {HELD_OUT: _similarities(read(held_out), vectors)}
     similarities[NEW] = _similarities(others, vectors)
@@ -165,7 +165,7 @@ def _reader(model: Model, known: Split, others: Sequence[Split]) -> tuple[Callab
     from sklearn.decomposition import TruncatedSVD
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    # Every split is counted: letters that occur only in one that is not would be ignored, and it would seem more alike.
+    # All splits are counted: n-grams of an uncounted one alone would be ignored, and it would seem more alike.
     texts = [text_of(example) for example in chain(known, *others)]
     counts = TfidfVectorizer(analyzer="char", ngram_range=LETTERS, max_features=50_000, sublinear_tf=True)
     sparse = counts.fit_transform(texts)
@@ -228,8 +228,8 @@ def _least_alike(similarities: np.ndarray, new: NewTexts) -> list[dict[str, Any]
 
 
 def _doubt_languages(facts: dict[str, Any], doubts: list[str]) -> None:
-    """If many new texts are in languages (if these are not known: scripts) that hardly any training row is in, that is
-    one of the `doubts`.
+    """If many new texts are in languages that hardly any training row is in (scripts, if languages are not known), that
+    is one of the `doubts`.
     """
     kind = "scripts" if facts["new"]["languages"] is None else "languages"
     train = facts["train"][kind]

@@ -122,8 +122,8 @@ class Tagging(Task):
 
     @property
     def exported_decoding(self) -> dict[str, Any]:
-        """Return what the tokenizer reads before a word, whether labels are of entities, and which sequences of labels
-        are valid, if only valid ones are predicted.
+        """Return what the tokenizer reads before a word, whether the labels mark entities, and which sequences of
+        labels are valid, if only valid ones are predicted.
         """
         from encoderlab.metrics.entities import entity_labels
 

@@ -336,7 +336,7 @@ class Task(ABC):
 
     @property
     def exported_decoding(self) -> dict[str, Any]:
-        """Return what an exported graph says of how the labels of words follow from its logits."""
+        """Return what an export says about how the labels of words follow from the graph's logits."""
         return {}
 
     def predictions_of(self, logits: Float[Tensor, "rows classes"]) -> list[RowPrediction]:

@@ -124,7 +124,7 @@ function bars(graph, logits) {
 let isBusy = false;
 let isWaiting = false;
 
-// Return what is shown for the texts, and whether a part of them is left out; nothing for blank ones.
+// Return what is shown for the texts, and whether part of them is left out; nothing for blank ones.
 async function answerTo(model, text, pair) {
   if (!text.trim() || (pair !== null && !pair.trim())) return { nodes: [], isTruncated: false };
   if (model.graph.answers_for === "words") {

@@ -2,7 +2,7 @@
 const FORBIDDEN = -1e4; // added to the log-probability of a label that would make the sequence invalid
 const BLANKS = /(?:[^\S\ufeff]|[\x1c-\x1f\x85])+/; // what Python takes for white space
 
-// Return the words, ids with the special tokens, and the place of each read word's first token.
+// Return the words, ids with the special tokens, and the position of the first token of each word that is read.
 function encodeWords({ graph, tokenizer, unknown }, text) {
   const words = text.split(BLANKS).filter((word) => word);
   const [begin, end] = graph.special_tokens ? tokenizer.encode("").ids.map((id) => [id]) : [[], []];
@@ -68,7 +68,7 @@ function tags(graph, words, predictions) {
   return [row];
 }
 
-// Return whether an entity's word belongs to that of the word before.
+// Return whether a word of an entity belongs to the same entity as the word before.
 function continues(before, label) {
   return "BI".includes(before[0]) && "IE".includes(label[0]) && before.slice(1) === label.slice(1);
 }
