@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 OPSET = 20  # read by onnxruntime since 1.17 (2024); the first with Gelu, without which 8 bits took 1.3 times as long
 SCOPES = "pkg.torch.onnx.name_scopes"  # PyTorch's exporter notes in it which modules a node belongs to
 # The product that stays at 32 bits among 8-bit ones: its inputs have outliers, which leave the others few of the 256
-# steps. It caused half or more of the error (benchmarks/RESULTS.md).
+# steps. From mini-en, it caused half or more of the error (benchmarks/RESULTS.md).
 EXACT = "layers.0.feed_forward.outer"
 TOLERANCE = 1e-4  # the largest difference allowed, relative to the largest output, or to 1 if all outputs are smaller
 SLOWER = ["SkipLayerNormFusion"]  # an optimization of onnxruntime's that takes longer than what it replaces

@@ -212,7 +212,7 @@ def _read_contiguous(model: nn.Module) -> None:
     """Let linear layers read contiguous vectors.
 
     Longformer's attention transposes them. Where weights need no gradient, PyTorch then multiplies by a copy of
-    them for each position: in bf16, predictions took 7 to 20 times as long.
+    them for each position: in bf16, predictions took 3.6 to 7 times as long as in fp32.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
