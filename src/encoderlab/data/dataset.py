@@ -122,10 +122,15 @@ class DatasetConfig(ABC):
 
     @property
     def file_columns(self) -> Columns:
-        """Return the columns that a further file of such rows is expected to have, and how its texts are read."""
+        """Return the columns that a further file of such rows is expected to have."""
         from encoderlab.data.columns import USUAL_COLUMNS
 
         return USUAL_COLUMNS
+
+    @property
+    def strips_html(self) -> bool:
+        """Return whether texts are read without HTML."""
+        return False
 
     @property
     def dialect(self) -> Dialect:
@@ -248,7 +253,11 @@ class ColumnDataset(DatasetConfig):
     def file_columns(self) -> Columns:
         from encoderlab.data.columns import Columns
 
-        return Columns(self.text, self.text_pair, self.label, strip_html=self.strip_html)
+        return Columns(self.text, self.text_pair, self.label)
+
+    @property
+    def strips_html(self) -> bool:
+        return self.strip_html
 
     def columns(self, target: TargetKind = "label") -> Columns:
         """Return the columns to read for `target`. Raises SettingError if the settings name others."""

@@ -80,7 +80,7 @@ def new_texts(examples: Iterable[Example], path: str, model: Model) -> NewTexts:
         read = [lines[row] for row in rows]
     if n < LEAST_TEXTS:
         raise DataError(f"{path} has {n} texts", allowed=f"at least {LEAST_TEXTS}", remedy="Collect more texts")
-    if model.file_columns.strip_html:
+    if model.strips_html:
         read = [example.without_html() for example in read]
     return NewTexts(read, where, n)
 

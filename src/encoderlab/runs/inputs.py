@@ -146,7 +146,7 @@ def unlabelled_texts(file: str, config: RunConfig, data: Data) -> list[Example]:
     pair = columns.text_pair if data.paired else None
     words = config.task.of_words
     split = read_unlabelled(path, text=columns.text, text_pair=pair, words=words, cache_dir=config.cache)
-    texts = with_text(example.without_html() if columns.strip_html else example for example in split)
+    texts = with_text(example.without_html() if config.dataset.strips_html else example for example in split)
     if not texts:
         raise DataError(f"unlabelled={path} has no texts", remedy="Choose a file with some, or remove it")
     return texts

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -18,10 +18,8 @@ from torch.nn import functional as F
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.config.commands import RunConfig, VectorPooling
-from encoderlab.data.columns import USUAL_COLUMNS, Columns
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.examples import Example, TextExample, WordsExample
-from encoderlab.data.formats import Dialect
 from encoderlab.data.token_store import tokenize_examples
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError, one_line
@@ -38,6 +36,10 @@ from encoderlab.training.batches import Rows, scoring_batches
 from encoderlab.training.distribution import distribution_in_words, is_sharded
 from encoderlab.training.evaluation import evaluate, predict_batches
 from encoderlab.training.loss import LabelWeights
+
+if TYPE_CHECKING:
+    from encoderlab.data.columns import Columns
+    from encoderlab.data.formats import Dialect
 
 UNASSIGNED = Compute(torch.device("cpu"), torch.float32, 1, "not used yet")  # until a command chooses a device
 POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool(), VectorPooling.max: MaxPool()}
@@ -124,14 +126,24 @@ class Model:
         return self.config.task.name
 
     @property
-    def file_columns(self) -> Columns:
-        """Return the columns that a file of new texts is expected to have, and how its texts are read."""
+    def strips_html(self) -> bool:
+        """Return whether texts are read without HTML, because the training rows were."""
         trained: DatasetConfig | None = self.config.dataset  # an encoder alone has none
+        return trained is not None and trained.strips_html
+
+    @property
+    def file_columns(self) -> Columns:
+        """Return the columns that a file of new texts is expected to have."""
+        from encoderlab.data.columns import USUAL_COLUMNS
+
+        trained: DatasetConfig | None = self.config.dataset
         return USUAL_COLUMNS if trained is None else trained.file_columns
 
     @property
     def file_dialect(self) -> Dialect:
         """Return how files of new texts are read; what it leaves open is decided for each."""
+        from encoderlab.data.formats import Dialect
+
         trained: DatasetConfig | None = self.config.dataset
         return Dialect() if trained is None else trained.dialect
 
@@ -165,7 +177,7 @@ class Model:
 
         They are read without HTML if it was trained without.
         """
-        if self.file_columns.strip_html:
+        if self.strips_html:
             examples = [example.without_html() for example in examples]
         return self.task.rows(tokenize_examples(examples, self.tokenizer))
 
