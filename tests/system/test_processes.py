@@ -144,6 +144,18 @@ def send(number):
     os.kill(os.getpid(), number)
 
 
+def test_a_signal_that_a_library_turns_into_an_error_still_ends_the_process():
+    """As when torchrun ends a process while Hydra reads its settings."""
+    with pytest.raises(Interrupted) as ended, signals_handled():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except BaseException:
+            raise SettingError("There is no setting defaults") from None
+    assert ended.value.name == "SIGTERM"
+    with pytest.raises(SettingError), signals_handled():
+        raise SettingError("There is no setting defaults")
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_the_process_with_its_own_exit_code(number, code):
     with pytest.raises(Interrupted) as ended, signals_handled():

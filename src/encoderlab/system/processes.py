@@ -23,7 +23,7 @@ from itertools import count
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from encoderlab.errors import SettingError, TrainingError
+from encoderlab.errors import SettingError, TrainingError, UserError
 from encoderlab.system.cores import let_waiting_threads_sleep
 
 if TYPE_CHECKING:
@@ -261,6 +261,7 @@ class _Received:
 
     number: int | None = None
     is_deferred = False
+    was_raised = False
     promise = ""
 
 
@@ -268,7 +269,8 @@ class _Received:
 def signals_handled() -> Iterator[None]:
     """Turn the first signal into `Interrupted`, at once or when `deferred` work asks; the second ends the process.
 
-    A signal that is already ignored, such as SIGHUP under nohup, stays ignored.
+    A signal that is already ignored, such as SIGHUP under nohup, stays ignored. If a library turns the
+    exception into an error of its own, it is raised again.
     """
     numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in numbers}
@@ -277,11 +279,16 @@ def signals_handled() -> Iterator[None]:
             signal.signal(number, _on_signal)
     try:
         yield
+    except UserError:
+        if _Received.was_raised and _Received.number is not None:
+            raise Interrupted(_Received.number) from None
+        raise
     finally:
         for number, handler in before.items():
             if handler is not None:
                 signal.signal(number, handler)
         _Received.number = None
+        _Received.was_raised = False
 
 
 def stop_if_interrupted(processes: Processes = SINGLE_PROCESS) -> None:
@@ -317,6 +324,7 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
         os.write(2, f"\nencoderlab: stopped by {name}\n".encode())
         os._exit(128 + number)
     else:
+        _Received.was_raised = True
         raise Interrupted(number)
 
 
