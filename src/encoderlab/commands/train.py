@@ -1,6 +1,6 @@
 """encoderlab train: trains an encoder from a config, and reports how good it is.
 
-`run_training` is the whole story, also of `finetune`, `pretrain` and `distill`, which start from other weights, learn
+`train_once` is the whole story, also of `finetune`, `pretrain` and `distill`, which start from other weights, learn
 from other rows or have a teacher.
 """
 
@@ -30,7 +30,7 @@ def train(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> Run | Non
 
 
 def run_training(config: RunConfig, command: str, processes: Processes) -> Run | None:
-    """Train a model as `command` does, score it, and write its run folder; return None for a dry run."""
+    """Train a model as `command` does, or one for each fold, and hand the run to its tracker; None for a dry run."""
     folds = folds_of(config, processes)
     if folds is None:
         run = train_once(config, command, processes)
@@ -39,7 +39,7 @@ def run_training(config: RunConfig, command: str, processes: Processes) -> Run |
 
         run = cross_validate(replace(config, folds=folds), command, processes, train_once)
 
-    # The run is complete, whatever happens to a tracker.
+    # The run is complete, whatever happens to a tracker. The runs of folds are not handed over.
     if run is not None and processes.is_main:
         track(run)
     return run

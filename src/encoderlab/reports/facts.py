@@ -14,6 +14,7 @@ from typing import Any, TextIO
 from unicodedata import normalize
 
 from encoderlab.errors import printable
+from encoderlab.metrics.languages import UNCLEAR
 from encoderlab.reports import wording
 from encoderlab.reports.blocks import Block, Heading, Items, Table, Text, show
 
@@ -358,7 +359,7 @@ def _texts_table(facts: Mapping[str, Any]) -> Table:
 def _main_shares(shares: Mapping[str, float]) -> str:
     """Return the largest shares, by name, as words: en 98%, de 1%."""
     shown = [(name, share) for name, share in shares.items() if share >= LEAST_SHARE][:MOST_SHARES]
-    return ", ".join(f"{'unclear' if name == 'und' else name} {share:.0%}" for name, share in shown)
+    return ", ".join(f"{'unclear' if name == UNCLEAR else name} {share:.0%}" for name, share in shown)
 
 
 def _test_line(test: Mapping[str, Any]) -> Text:
