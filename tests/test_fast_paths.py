@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,7 @@ def test_a_last_layer_restricted_to_targets_packed_or_padded_trains_like_the_who
 def compiled_as_plain():
     """Return whether the curve with a compiled encoder equals the plain one, or why it could not be compiled."""
     model = built(SHAPES[0])
-    outcome = compile_encoder(model.encoder, Compile.always, CPU)
+    outcome = compile_encoder(model, Compile.always, CPU)
     return torch.allclose(curve(model), plain(SHAPES[0]), rtol=2e-4, atol=2e-5) if outcome == "compiled" else outcome
 
 
@@ -92,6 +93,33 @@ def test_a_compiled_encoder_trains_like_the_plain_one():
     if "not compiled" in done.stdout:
         pytest.skip(done.stdout.strip())
     assert done.stdout.strip() == "True"
+
+
+def compilations(shape):
+    """Return how often an encoder is compiled to train on batches of many lengths, padded and not."""
+    from torch._dynamo.utils import counters
+
+    torch.compile = partial(torch.compile, backend="aot_eager")
+    model = built(SHAPES[shape])
+    model.packs = True  # as with a GPU's kernel
+    outcome = compile_encoder(model, Compile.always, CPU)
+    first = next(batches())
+    targets = torch.arange(ROWS - 1)
+    for width in range(4, LENGTH + 1):
+        mask = first.attention_mask[:, :width].contiguous()
+        ids = first.input_ids[:, :width].contiguous()
+        padded = replace(first, input_ids=ids, token_type_ids=torch.zeros_like(ids), attention_mask=mask)
+        padded = replace(padded, n_tokens=int(mask.sum()), target_positions=targets)
+        for batch in (padded, replace(padded, attention_mask=None, n_tokens=ids.numel())):
+            model(batch).token_logits.sum().backward()
+    return outcome, counters["stats"]["unique_graphs"]
+
+
+@pytest.mark.parametrize("shape", range(len(SHAPES)))
+def test_one_compilation_serves_batches_of_all_lengths(shape):
+    command = [sys.executable, "-c", f"import test_fast_paths; print(test_fast_paths.compilations({shape}))"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "('compiled', 2)", "with padding and without"
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -8,9 +8,10 @@ from functools import wraps
 
 import pytest
 import torch
-from torch import nn
 
+from encoderlab.model.config import HeadSizes, ModelConfig
 from encoderlab.model.encoder import Encoder
+from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.model.layers import Compilable
 from encoderlab.model.transformers_encoder import TransformersEncoder
 from encoderlab.system.device import Compute
@@ -128,15 +129,16 @@ def stand_in_compiler(monkeypatch):
     monkeypatch.setattr(torch, "compile", wraps(torch.compile)(compiled))
 
 
-class Doubling(Compilable):
-    """An encoder small enough to be compiled in a test."""
+def small_network():
+    """Return a network that draws numbers in training, as dropout does."""
+    torch.manual_seed(0)
+    config = ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=8, dropout=0.1)
+    return EncoderWithHeads(config, 20, 0, HeadSizes(sequence_classes=3))
 
-    def __init__(self, width=4):
-        super().__init__()
-        self.embedding, self.linear = nn.Embedding(2, width), nn.Linear(width, width)
 
-    def encode(self, ids, types, mask):
-        return self.linear(self.embedding(ids)) * 2
+def encoded(network):
+    ids = torch.tensor([[3, 1, 2]])
+    return network.eval().encoder.encode(ids, torch.zeros_like(ids), None)
 
 
 def test_without_a_working_compiler_the_encoder_is_kept_and_the_reason_given(monkeypatch):
@@ -144,49 +146,49 @@ def test_without_a_working_compiler_the_encoder_is_kept_and_the_reason_given(mon
         raise RuntimeError("No C++\n compiler found")
 
     monkeypatch.setattr(torch, "compile", wraps(torch.compile)(lambda encode, **options: broken))
-    encoder, before = Doubling(), torch.get_rng_state()
-    assert compile_encoder(encoder, Compile.always, CPU) == "not compiled (no working compiler: No C++ compiler found)"
-    ids = torch.tensor([[0, 1]])
-    assert encoder.encode(ids, ids, None).shape == (1, 2, 4)
-    assert all(weight.grad is None for weight in encoder.parameters()) and torch.equal(torch.get_rng_state(), before)
-
-
-def test_trying_the_compiler_leaves_random_state_and_gradients_as_they_were(monkeypatch):
-    monkeypatch.setattr(torch, "compile", wraps(torch.compile)(lambda encode, **options: encode))
-    encoder = nn.Linear(4, 1)  # an encoder that draws numbers, as dropout does
-    encoder.encode = lambda ids, types, mask: encoder(torch.rand(2, 4))
+    network = small_network()
     before = torch.get_rng_state()
-    assert compile_encoder(encoder, Compile.always, CPU) == "compiled"
-    assert all(weight.grad is None for weight in encoder.parameters()) and torch.equal(torch.get_rng_state(), before)
+    assert compile_encoder(network, Compile.always, CPU) == "not compiled (no working compiler: No C++ compiler found)"
+    assert encoded(network).shape == (1, 3, 16)
+    assert all(weight.grad is None for weight in network.parameters()) and torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.usefixtures("stand_in_compiler")
+def test_trying_the_compiler_leaves_random_state_gradients_and_mode_as_they_were():
+    network = small_network().eval()
+    before = torch.get_rng_state()
+    assert compile_encoder(network, Compile.always, CPU) == "compiled"
+    assert all(weight.grad is None for weight in network.parameters()) and torch.equal(torch.get_rng_state(), before)
+    assert not any(module.training for module in network.modules())
 
 
 @pytest.mark.usefixtures("stand_in_compiler")
 def test_copies_and_pickles_of_a_compiled_encoder_compute_with_their_own_weights():
-    encoder, ids = Doubling(), torch.tensor([[0, 1]])
-    assert compile_encoder(encoder, Compile.always, CPU) == "compiled" and "encode" in vars(encoder)
-    for other in (copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
-        assert "encode" not in vars(other)
+    network = small_network()
+    assert compile_encoder(network, Compile.always, CPU) == "compiled" and "encode" in vars(network.encoder)
+    for other in (copy.deepcopy(network), pickle.loads(pickle.dumps(network))):
+        assert "encode" not in vars(other.encoder)
         with torch.no_grad():
-            other.linear.bias += 1
-        torch.testing.assert_close(other.encode(ids, ids, None), encoder.encode(ids, ids, None) + 2)
-    assert "encode" in vars(encoder)
+            other.encoder.layers[-1].feed_forward_norm.bias += 1
+        torch.testing.assert_close(encoded(other), encoded(network) + 1)
+    assert "encode" in vars(network.encoder)
     assert issubclass(Encoder, Compilable) and issubclass(TransformersEncoder, Compilable)
 
 
 @pytest.mark.usefixtures("stand_in_compiler")
-def test_an_encoder_that_is_frozen_is_compiled():
-    encoder = Doubling().requires_grad_(requires_grad=False)
-    assert compile_encoder(encoder, Compile.always, CPU) == "compiled"
+@pytest.mark.parametrize("heads", [HeadSizes(sequence_classes=3), HeadSizes(vocabulary=True)])
+def test_a_network_that_is_frozen_is_compiled(heads):
+    network = EncoderWithHeads(ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=8), 20, 0, heads)
+    assert compile_encoder(network.requires_grad_(requires_grad=False), Compile.always, CPU) == "compiled"
 
 
 @pytest.mark.slow
 def test_a_compiled_encoder_gives_the_same_outputs_and_keeps_its_weight_names():
-    torch.manual_seed(0)
-    encoder = Doubling()
-    names, ids = list(encoder.state_dict()), torch.tensor([[0, 1, 1]])
-    expected = encoder.encode(ids, ids, None)
-    outcome = compile_encoder(encoder, Compile.always, CPU)
+    network = small_network()
+    names = list(network.state_dict())
+    expected = encoded(network)
+    outcome = compile_encoder(network, Compile.always, CPU)
     if outcome != "compiled":
         pytest.skip(outcome)
-    torch.testing.assert_close(encoder.encode(ids, ids, None), expected)
-    assert list(encoder.state_dict()) == names
+    torch.testing.assert_close(encoded(network), expected)
+    assert list(network.state_dict()) == names

@@ -38,15 +38,15 @@ class Embeddings(nn.Module):
         self,
         input_ids: Int[Tensor, "*batch tokens"],
         token_type_ids: Int[Tensor, "*batch tokens"],
-        positions: slice | Int[Tensor, " tokens"] | None = None,
+        positions: int | Int[Tensor, " tokens"] | None = None,
     ) -> Float[Tensor, "*batch tokens d_model"]:
         """Return their normalised sum, as wide as the layers.
 
-        `positions` are the tokens' positions in their sequences (None: consecutive).
+        `positions` are the tokens' positions in their sequences; a number: the first so many; None: consecutive.
         """
         x = self.token(input_ids)
         if self.position is not None:
-            x = x + self.position(slice(input_ids.shape[-1]) if positions is None else positions)
+            x = x + self.position(input_ids.shape[-1] if positions is None else positions)
         if self.segment is not None:
             x = x + self.segment(token_type_ids)
         return self.projection(self.dropout(self.norm(x)))

@@ -135,8 +135,8 @@ class SinusoidalPositions(nn.Module):
         table = torch.stack([turns.sin(), turns.cos()], dim=-1).flatten(1)
         self.register_buffer("table", table[:, :d_model], persistent=False)
 
-    def forward(self, positions: slice | Int[Tensor, " tokens"]) -> Float[Tensor, "tokens d_model"]:
-        return self.table[positions]
+    def forward(self, positions: int | Int[Tensor, " tokens"]) -> Float[Tensor, "tokens d_model"]:
+        return self.table[positions] if isinstance(positions, Tensor) else self.table[:positions]
 
 
 class LearnedPositions(nn.Module):
@@ -146,8 +146,8 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(max_length, d_model)
 
-    def forward(self, positions: slice | Int[Tensor, " tokens"]) -> Float[Tensor, "tokens d_model"]:
-        return self.embedding.weight[positions] if isinstance(positions, slice) else self.embedding(positions)
+    def forward(self, positions: int | Int[Tensor, " tokens"]) -> Float[Tensor, "tokens d_model"]:
+        return self.embedding(positions) if isinstance(positions, Tensor) else self.embedding.weight[:positions]
 
 
 class RotaryPositions(nn.Module):
@@ -168,9 +168,11 @@ class RotaryPositions(nn.Module):
         self.register_buffer("sines", turns.sin(), persistent=False)
 
     def forward(
-        self, x: Float[Tensor, "*batch tokens heads d_head"], positions: slice | Int[Tensor, " tokens"]
+        self, x: Float[Tensor, "*batch tokens heads d_head"], positions: int | Int[Tensor, " tokens"]
     ) -> Float[Tensor, "*batch tokens heads d_head"]:
-        cosines, sines = (table[positions, None].to(x.dtype) for table in (self.cosines, self.sines))
+        tables = (self.cosines, self.sines)
+        rows = (table[positions] if isinstance(positions, Tensor) else table[:positions] for table in tables)
+        cosines, sines = (row[:, None].to(x.dtype) for row in rows)
         first, second = x.chunk(2, dim=-1)
         return torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1)
 

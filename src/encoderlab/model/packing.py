@@ -62,7 +62,7 @@ class Layout:
 
     batch: int
     width: int
-    positions: slice | Int[Tensor, " tokens"]
+    positions: int | Int[Tensor, " tokens"]
     mask: Mask | None = None
     slots: Int[Tensor, " tokens"] | None = None
     bounds: Int[Tensor, " bounds"] | None = None
@@ -72,7 +72,7 @@ class Layout:
     @classmethod
     def padded(cls, batch: int, length: int, attention_mask: Mask | None = None) -> Layout:
         """Return the layout of all tokens of a batch as they are; `attention_mask` is True at real ones."""
-        return cls(batch, length, slice(length), attendable(attention_mask))
+        return cls(batch, length, length, attendable(attention_mask))
 
     @classmethod
     def packed(cls, attention_mask: Mask, n_tokens: int) -> Layout:
@@ -99,9 +99,9 @@ class Layout:
 
         There is one sequence for all if the rows are the same in each.
         """
-        if isinstance(self.positions, slice):
-            return table[None, :, self.positions]
-        return table[:, self.pad(self.positions)].transpose(0, 1)
+        if isinstance(self.positions, Tensor):
+            return table[:, self.pad(self.positions)].transpose(0, 1)
+        return table[None, :, : self.positions]
 
 
 class Selection(NamedTuple):
@@ -126,7 +126,7 @@ class SelectedTokens:
         if selection.positions is not None:
             self._find(selection.positions, selection.most, tokens)
         elif tokens.real is None:
-            self.layout = Layout(tokens.batch, most, slice(most))  # the first tokens of a padded batch: a slice of it
+            self.layout = Layout(tokens.batch, most, most)  # the first tokens of a padded batch: a slice of it
         else:
             starts = torch.arange(tokens.batch, device=tokens.real.device)[:, None] * tokens.width
             self._find(starts + torch.arange(most, device=starts.device), most, tokens)

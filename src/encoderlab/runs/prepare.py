@@ -350,4 +350,4 @@ def compile_if_it_pays(model: Model, train: Rows) -> str:
         read = tokens * steps // steps_per_epoch(training, len(train)) // processes.size
         layers = model.network.parameters_by_part()["layers"]
         seconds = seconds_uncompiled(steps, read, model.shape.n_layers, layers)
-    return compile_encoder(model.network.encoder, training.compile, model.compute, seconds)
+    return compile_encoder(model.network, training.compile, model.compute, seconds)

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from encoderlab.model.heads import AnyEncoder
+from encoderlab.batch import Batch
+from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.system.device import Compute
 from encoderlab.training.config import Compile
 
@@ -27,8 +28,8 @@ def seconds_uncompiled(steps: int, tokens: int, n_layers: int, layer_parameters:
     return max(steps * n_layers * LAYER_SECONDS, 6 * layer_parameters * tokens / FLOPS_PER_SECOND)
 
 
-def compile_encoder(encoder: AnyEncoder, choice: Compile, compute: Compute, seconds: float = math.inf) -> str:
-    """Compile `encoder.encode` (weights keep their names) if requested or faster; return in words what was done.
+def compile_encoder(network: EncoderWithHeads, choice: Compile, compute: Compute, seconds: float = math.inf) -> str:
+    """Compile `network.encoder.encode`, whose weights keep their names, if requested or faster; say what was done.
 
     `auto` compiles only on CUDA, and only runs that would take enough `seconds` without it to gain: on a CPU, where
     every batch has another length, compiled code was not faster than PyTorch's own kernels (benchmarks/RESULTS.md).
@@ -49,6 +50,7 @@ def compile_encoder(encoder: AnyEncoder, choice: Compile, compute: Compute, seco
 
         config.split_reductions = False
 
+    encoder = network.encoder
     # What is compiled is the method: the module and the names of its weights stay as they are, and copies of it have
     # the class's own again (`Compilable`).
     plain = encoder.encode
@@ -60,28 +62,46 @@ def compile_encoder(encoder: AnyEncoder, choice: Compile, compute: Compute, seco
     encoder.encode = encode_in_training if device.type == "cpu" else compiled
 
     # It is compiled when it is first called, here: without a working compiler the run goes on uncompiled.
-    problem = _what_is_wrong_with_the_compiler(encoder, compute)
+    problem = _what_is_wrong_with_the_compiler(network, compute)
     if problem is not None:
         del encoder.encode  # removes the compiled one, leaving the class's own
         return f"not compiled (no working compiler: {problem})"
     return COMPILED
 
 
-def _what_is_wrong_with_the_compiler(encoder: AnyEncoder, compute: Compute) -> str | None:
-    """Run the encoder forward and, unless all of it is frozen, backward once: nothing else reveals a broken compiler or
-    toolchain.
+def _what_is_wrong_with_the_compiler(network: EncoderWithHeads, compute: Compute) -> str | None:
+    """Compute a batch as in training, forward and, unless everything is frozen, backward: nothing else reveals a broken
+    compiler or toolchain. What is compiled now is what training runs.
     """
-    ids = torch.zeros(3, 2, dtype=torch.int64, device=compute.device)
     gpus = [compute.device] if compute.device.type == "cuda" else []
+    was_training = network.training
+    network.train()
     try:
         with torch.random.fork_rng(gpus), compute.autocast():
-            total = encoder.encode(ids, ids, None).float().sum()
-            if total.requires_grad:
+            prediction = network(_smallest_batch(network).to(compute.device))
+            total = sum(output.float().sum() for output in prediction if output is not None)
+            if isinstance(total, Tensor) and total.requires_grad:
                 total.backward()
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # a broken toolchain can raise errors of any kind
         return " ".join(str(error).split())[:120] or type(error).__name__
     finally:
-        encoder.zero_grad(set_to_none=True)
+        network.zero_grad(set_to_none=True)
+        network.train(was_training)
     return None
+
+
+def _smallest_batch(network: EncoderWithHeads) -> Batch:
+    """Return a batch with padding and targets. Its sizes differ, and none is 1: the compiler would write code for only
+    equal ones, or for only 1.
+    """
+    ids = torch.zeros(3, 4, dtype=torch.int64)
+    types = torch.zeros_like(ids)
+    if network.separates_pairs:
+        types[:, 2:] = 1
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    mask[-1, -2:] = False
+    targets = torch.tensor([1, 2, 4, 6, 9])
+    rows = torch.arange(len(ids))
+    return Batch(ids, types, mask, rows, targets, labels=None, token_labels=None, n_tokens=int(mask.sum()))
