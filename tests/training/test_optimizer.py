@@ -12,10 +12,10 @@ from encoderlab.batch import Batch
 from encoderlab.model.config import HeadSizes, ModelConfig, NormPosition
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.system.device import Compute
-from encoderlab.training.config import Schedule, TrainingConfig
+from encoderlab.training.config import Optimizer, Schedule, TrainingConfig
 from encoderlab.training.loop import Horizon, Learner, optimize
 from encoderlab.training.loss import losses
-from encoderlab.training.optimizer import build_optimizer, freeze, learning_rate_at
+from encoderlab.training.optimizer import build_optimizer, freeze, learning_rate_at, orthogonalized
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -133,6 +133,96 @@ def test_a_decoder_tied_to_frozen_embeddings_stays_with_them_and_the_rest_learns
     assert not same(model, before, "masked_token_head.dense")
     first, last = (losses(one(given), given)["token"] for one in (before, model))
     assert last < first
+
+
+def in_layers(model):
+    return {name for name, weight in model.named_parameters() if ".layers." in name and weight.ndim == 2}
+
+
+@pytest.mark.parametrize("layer_decay", [1.0, 0.5])
+def test_muon_updates_the_matrices_of_layers_and_adamw_everything_else(layer_decay):
+    before = small()
+    settings = {"layer_decay": layer_decay, "weight_decay": 0.0, "warmup": 0.0, "clip_norm": None, "n": 1}
+    by_muon = after_steps(small(), batch(), optimizer=Optimizer.muon, **settings)
+    by_adamw = after_steps(small(), batch(), **settings)
+    matrices = in_layers(before)
+    assert len(matrices) == 6 * LAYERS
+    weights = zip(*(model.named_parameters() for model in (before, by_muon, by_adamw)), strict=True)
+    for (name, old), (_, muon), (_, adamw) in weights:
+        assert torch.equal(muon, adamw) == (name not in matrices), name
+        if name in matrices:
+            depth = LAYERS - int(name.split(".")[2])
+            rate = 0.01 * layer_decay**depth
+            size = (muon - old).square().mean().sqrt().item()
+            assert 0.02 * rate < size < 0.25 * rate, name  # 0.2 if the gradient has full rank
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (16, 64), (64, 16)])
+def test_an_orthogonalized_matrix_keeps_its_directions_and_has_singular_values_near_one(shape):
+    matrices = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
+    orthogonal = orthogonalized(matrices)
+    u, values, v = torch.linalg.svd(matrices, full_matrices=False)
+    turned = u.mT @ orthogonal @ v.mT  # diagonal, if its directions are those of the matrix
+    diagonal = turned.diagonal(dim1=1, dim2=2)
+    torch.testing.assert_close(turned, torch.diag_embed(diagonal), atol=1e-3, rtol=0)
+    large = values > 0.05 * values[:, :1]
+    assert ((diagonal > 0.6) & (diagonal < 1.3))[large].all()
+
+
+def test_muon_takes_the_steps_of_pytorchs_own():
+    model = small()
+    before = copy.deepcopy(model)
+    theirs = copy.deepcopy(model)
+    config = TrainingConfig(optimizer=Optimizer.muon, learning_rate=0.02, weight_decay=0.1)
+    mine = build_optimizer(model, config)
+    matrices = [weight for name, weight in theirs.named_parameters() if name in in_layers(theirs)]
+    other = torch.optim.Muon(matrices, lr=0.02, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    for _ in range(4):
+        for weight, same_weight in zip(model.parameters(), theirs.parameters(), strict=True):
+            weight.grad = torch.randn(weight.shape)
+            same_weight.grad = weight.grad.clone()
+        mine.step()
+        other.step()
+    for name in in_layers(model):
+        moved, expected, old = (one.get_parameter(name) for one in (model, theirs, before))
+        assert (moved - expected).norm() < 0.02 * (expected - old).norm(), name  # theirs computes in bfloat16
+
+
+def test_a_resumed_muon_takes_the_same_steps():
+    config = TrainingConfig(optimizer=Optimizer.muon, learning_rate=0.01)
+
+    def trained(model, optimizer, steps):
+        for _ in range(steps):
+            losses(model(batch()), batch())["sequence"].backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    model = small()
+    optimizer = build_optimizer(model, config)
+    trained(model, optimizer, 3)
+    resumed = copy.deepcopy(model)
+    restored = build_optimizer(resumed, config)
+    restored.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    trained(model, optimizer, 3)
+    trained(resumed, restored, 3)
+    assert same(model, resumed, "")
+
+
+def test_a_step_that_is_not_finite_leaves_weights_and_momentum_of_muon_as_they_are():
+    config = TrainingConfig(optimizer=Optimizer.muon, learning_rate=0.01)
+    model = small()
+    optimizer = build_optimizer(model, config)
+    losses(model(batch()), batch())["sequence"].backward()
+    optimizer.step()
+    before = copy.deepcopy(model)
+    momenta = [state["momentum"].clone() for state in optimizer.state.values() if "momentum" in state]
+    (losses(model(batch()), batch())["sequence"] * float("nan")).backward()
+    optimizer.found_inf = torch.ones(())  # as the guard sets it on a GPU
+    optimizer.step()
+    assert same(model, before, "encoder.layers")
+    after = [state["momentum"] for state in optimizer.state.values() if "momentum" in state]
+    assert momenta
+    assert all(map(torch.equal, momenta, after))
 
 
 def rates(steps, **settings):

@@ -231,7 +231,7 @@ class TrainState:
         self.distributed = distribute(model.network, training, self.processes, model.compute.device)
         self.learner = Learner(
             self.distributed.for_forward,
-            build_optimizer(self.distributed.model, training),
+            build_optimizer(self.distributed.model, training, model.compute.precision),
             training,
             model.compute,
             processes=self.processes,

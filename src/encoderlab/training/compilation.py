@@ -15,9 +15,9 @@ from encoderlab.training.config import Compile
 
 RECOMPILATIONS = 256  # of all models, for different kinds of layouts and shapes; PyTorch's own limit of 8 is too low
 COMPILED = "compiled"
-# Estimates, because nothing is timed to decide: compiling takes about a minute and saves at most a third of the time
-# after it. A layer and its gradients take some 100 kernel launches of 10 microseconds or more, and a GPU rarely exceeds
-# these FLOP/s.
+# Estimates, because nothing is timed to decide: compiling takes half a minute to two and saves at most a third of the
+# time after it. A layer and its gradients take some 100 kernel launches of 10 microseconds or more, and a GPU rarely
+# exceeds these FLOP/s.
 LONG_RUN_SECONDS = 180
 LAYER_SECONDS = 1.5e-3
 FLOPS_PER_SECOND = 1e14

@@ -22,6 +22,8 @@ Precision = Enum("Precision", {"auto": "auto", "fp32": "fp32", "bf16": "bf16"}) 
 # weights or a shard of them (`training.distribution`).
 Compile = Enum("Compile", {"auto": "auto", "always": "always", "never": "never"})
 Sharding = Enum("Sharding", {"none": "none", "full": "full"})
+# What updates the weights; see `training.optimizer`.
+Optimizer = Enum("Optimizer", {"adamw": "adamw", "muon": "muon"})
 Keep = Enum("Keep", {"best": "best", "last": "last"})  # the checkpoint that becomes the run's model
 
 ALL_LAYERS = "all"  # a value of freeze_layers
@@ -70,9 +72,14 @@ class TrainingConfig:
         "length: rows of nearly equal length share a batch; random: any rows, padded to the longest; null: random for "
         "few rows (see min_validation_rows), otherwise length.",
     )
+    optimizer: Optimizer = setting(
+        Optimizer.adamw,
+        "adamw; or muon: orthogonal updates for the matrices of the layers, AdamW for everything else. It gains when "
+        "training from scratch, with twice AdamW's learning rate.",
+    )
     learning_rate: float | None = setting(
         1e-3,
-        "Peak learning rate of AdamW; null: suited to the width of the encoder that is started from (1e-3 up to 128, "
+        "Peak learning rate; null: suited to the width of the encoder that is started from (1e-3 up to 128, "
         "3e-4 at 256, 1.3e-4 at 384, 3.3e-5 at 768; more for 50 labels), without one 5e-4.",
         above=0,
     )
@@ -164,6 +171,9 @@ class TrainingConfig:
         if self.budget is not None and self.steps is not None:
             problem = f"training.steps={self.steps} and training.budget={self.budget} both determine when to stop"
             raise SettingError(problem, remedy="Set training.steps=null or training.budget=null")
+        if self.optimizer is Optimizer.muon and self.sharding is Sharding.full:
+            problem = "training.optimizer=muon needs whole matrices, and training.sharding=full divides them"
+            raise SettingError(problem, remedy="Set training.optimizer=adamw or training.sharding=none")
         if self.accumulate is not None and self.accumulate > self.batch_size:
             problem = f"training.accumulate={self.accumulate} is more than training.batch_size={self.batch_size}"
             raise SettingError(problem, allowed="at most one micro-batch per row")

@@ -1,19 +1,21 @@
-"""AdamW, with smaller or no learning rates for lower layers; gradient clipping; the learning rate at each step."""
+"""AdamW and Muon, with smaller learning rates for lower layers; gradient clipping; the learning rate at each step."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from inspect import unwrap
 from itertools import chain
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from encoderlab.errors import SettingError
 from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.training.config import ALL_LAYERS, Schedule, TrainingConfig
+from encoderlab.training.config import ALL_LAYERS, Optimizer, Schedule, TrainingConfig
 
 BETA1 = 0.9  # AdamW's decay of the running mean of gradients
 
@@ -31,9 +33,96 @@ class EagerAdamW(torch.optim.AdamW):
     step = torch.no_grad()(unwrap(torch.optim.AdamW.step))
 
 
-def build_optimizer(model: EncoderWithHeads, config: TrainingConfig) -> EagerAdamW:
-    """Return AdamW (Loshchilov and Hutter 2019, algorithm 2). Biases and norms are not decayed, as in BERT's own
-    optimizer.
+MUON_MOMENTUM = 0.95
+# An orthogonal matrix of n rows has entries of root mean square 1/sqrt(n). AdamW's updates have 0.2 to 0.4, so scaled
+# to 0.2 Muon can use AdamW's learning rates and weight decay (Liu et al. 2025, section 2.2).
+MUON_ROOT_MEAN_SQUARE = 0.2
+# The polynomial whose repetition drives all singular values towards 1 (Jordan et al. 2024). It rises as steeply as it
+# can at 0, so five repetitions are enough; values end between 0.7 and 1.2, which does no harm.
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+NEWTON_SCHULZ_STEPS = 5
+
+
+class Muon(EagerAdamW):
+    """Muon (Jordan et al. 2024) for the weights of groups with `muon`, AdamW for all others.
+
+    An update is the momentum's nearest orthogonal matrix: all of its directions change by the same amount, where
+    AdamW's updates have a few large directions and many that hardly change. PyTorch's own `torch.optim.Muon` updates
+    one matrix at a time, and cannot leave out a step that is not finite without waiting for the device.
+
+    Matrix products are computed in `precision`, which is exact enough in bfloat16.
+    """
+
+    precision = torch.float32
+
+    @torch.no_grad()
+    def step(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]  no closure
+        for group in self.param_groups:
+            if group["muon"]:
+                by_shape: dict[torch.Size, list[nn.Parameter]] = defaultdict(list)
+                for weight in group["params"]:
+                    if weight.grad is not None:
+                        by_shape[weight.shape].append(weight)
+                for weights in by_shape.values():
+                    self._update(weights, group)
+        super().step()  # of the weights that still have a gradient
+
+    def _update(self, weights: Sequence[nn.Parameter], group: dict[str, Any]) -> None:
+        """Update matrices of one shape together, and remove their gradients."""
+        gradient = torch.stack([_take_gradient(weight) for weight in weights])
+        buffers = [self._momentum_of(weight) for weight in weights]
+        before = torch.stack(buffers)
+        momentum = before.lerp(gradient, 1 - MUON_MOMENTUM)
+        ahead = gradient.lerp(momentum, MUON_MOMENTUM)  # Nesterov's momentum looks one step ahead
+        update = orthogonalized(ahead.to(self.precision)).to(ahead.dtype)
+
+        matrices = torch.stack(list(weights))
+        rate = group["lr"] * MUON_ROOT_MEAN_SQUARE * math.sqrt(max(matrices.shape[1:]))
+        updated = matrices * (1 - group["lr"] * group["weight_decay"]) - rate * update
+        not_finite = getattr(self, "found_inf", None)  # on a GPU: see NonFiniteGuard
+        if not_finite is not None:
+            updated = torch.where(not_finite.bool(), matrices, updated)
+            momentum = torch.where(not_finite.bool(), before, momentum)
+        torch._foreach_copy_([*weights, *buffers], [*updated, *momentum])  # pyright: ignore[reportPrivateImportUsage]
+
+    def _momentum_of(self, weight: nn.Parameter) -> Tensor:
+        state = self.state[weight]
+        if not state:
+            state["step"] = torch.zeros(())  # AdamW expects one of every weight when it loads a state
+            state["momentum"] = torch.zeros_like(weight)
+        momentum: Tensor = state["momentum"]
+        return momentum
+
+
+def orthogonalized(matrices: Float[Tensor, "n rows columns"]) -> Float[Tensor, "n rows columns"]:
+    """Return about the nearest orthogonal matrix of each: U V^T for U S V^T (Bernstein and Newhouse 2024, section 2).
+
+    Its singular values lie between 0.7 and 1.2, after five steps of Newton and Schulz; those that were almost 0 may lie
+    below.
+    """
+    is_tall = matrices.shape[1] > matrices.shape[2]
+    x = matrices.mT if is_tall else matrices
+    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)  # no singular value above 1
+    a, b, c = NEWTON_SCHULZ
+    for _ in range(NEWTON_SCHULZ_STEPS):
+        gram = x @ x.mT
+        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        x = torch.baddbmm(x, polynomial, x, beta=a)  # a x + (b xx' + c (xx')^2) x
+    return x.mT if is_tall else x
+
+
+def _take_gradient(weight: nn.Parameter) -> Tensor:
+    gradient = weight.grad
+    assert gradient is not None
+    weight.grad = None
+    return gradient
+
+
+def build_optimizer(
+    model: EncoderWithHeads, config: TrainingConfig, precision: torch.dtype = torch.float32
+) -> EagerAdamW:
+    """Return AdamW (Loshchilov and Hutter 2019, algorithm 2), or Muon. Biases and norms are not decayed, as in BERT's
+    own optimizer.
 
     Each group's `scale` multiplies the learning rate of its weights: `layer_decay` to the power of their depth below
     the heads (the discriminative fine-tuning of Howard and Ruder 2018, section 3.2; by depth as in Clark et al. 2020,
@@ -44,7 +133,11 @@ def build_optimizer(model: EncoderWithHeads, config: TrainingConfig) -> EagerAda
     fused = groups[0]["params"][0].device.type in ("cpu", "cuda")
     assert config.learning_rate is not None
     betas = (BETA1, config.beta2)
-    return EagerAdamW(groups, lr=config.learning_rate, betas=betas, eps=config.epsilon, fused=fused)
+    if config.optimizer is Optimizer.adamw:
+        return EagerAdamW(groups, lr=config.learning_rate, betas=betas, eps=config.epsilon, fused=fused)
+    optimizer = Muon(groups, lr=config.learning_rate, betas=betas, eps=config.epsilon, fused=fused)
+    optimizer.precision = precision
+    return optimizer
 
 
 def clip_gradients(optimizer: torch.optim.Optimizer, clip_norm: float | None) -> Tensor:
@@ -78,18 +171,30 @@ def freeze(model: EncoderWithHeads, config: TrainingConfig) -> None:
 
 
 def _groups(model: EncoderWithHeads, config: TrainingConfig) -> Iterator[dict[str, Any]]:
-    """Yield for each depth, from the embeddings to the heads, the trainable matrices and then the trainable vectors."""
+    """Yield for each depth, from the embeddings to the heads, the trainable matrices and then the trainable vectors.
+
+    With Muon, the matrices of layers come in groups of their own: it is not for tables of embeddings and for heads, in
+    which a row has a meaning of its own.
+    """
     layer_decay = config.layer_decay
     assert layer_decay is not None
+    orthogonal: set[int] = set()
+    if config.optimizer is Optimizer.muon:
+        _, *layers, _ = model.parameters_by_depth()
+        orthogonal = {id(parameter) for parameter in chain(*layers) if parameter.ndim == 2}
     depths = [list(model.parameters())] if layer_decay == 1 else model.parameters_by_depth()
     for below_heads, parameters in zip(reversed(range(len(depths))), depths, strict=True):
         scale = layer_decay**below_heads
         learning = [parameter for parameter in parameters if parameter.requires_grad]
         matrices = [parameter for parameter in learning if parameter.ndim >= 2]
-        vectors = [parameter for parameter in learning if parameter.ndim < 2]
-        for params, weight_decay in ((matrices, config.weight_decay), (vectors, 0.0)):
+        kinds = (
+            ([matrix for matrix in matrices if id(matrix) in orthogonal], config.weight_decay, True),
+            ([matrix for matrix in matrices if id(matrix) not in orthogonal], config.weight_decay, False),
+            ([parameter for parameter in learning if parameter.ndim < 2], 0.0, False),
+        )
+        for params, weight_decay, muon in kinds:
             if params:
-                yield {"params": params, "weight_decay": weight_decay, "scale": scale}
+                yield {"params": params, "weight_decay": weight_decay, "scale": scale, "muon": muon}
 
 
 # With 5e-4, validation accuracy from mini-en was lower: SST-2 0.869 instead of 0.884, subjectivity 0.956 and 0.966,
