@@ -177,6 +177,12 @@ def test_three_processes_finish_with_sharded_weights_what_one_began(one, process
     assert_alike(tmp_path / "run", one)
 
 
+def test_muon_is_refused_where_matrices_are_sharded(processes):
+    code, _, errors = processes(2, "train", *BRACKETS, "training.optimizer=muon", "training.sharding=full")
+    assert code != 0
+    assert any("training.sharding=none" in line for line in errors)
+
+
 def test_sharded_pretraining_has_the_same_targets_as_one_process_and_resumes_in_one(processes, alone, tmp_path):
     sentences = [
         f"The {a} {b} looks at the {c} {b}."

@@ -134,7 +134,6 @@ ROWS = [
 
 DOCUMENTS = [
     ("pretrain training.steps=5 training.budget=2s", SETTING, "training.budget=2s"),
-    ("pretrain training.optimizer=muon training.sharding=full", SETTING, "training.sharding=none"),
     ("pretrain dataset=files dataset.path=texts.txt dataset.streaming=true", SETTING, "training.steps"),
     ("data task=pretraining dataset=articles", SETTING, "encoderlab pretrain"),
     ("pretrain task=sst2", SETTING, "encoderlab train task=sst2"),

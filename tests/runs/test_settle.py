@@ -25,7 +25,7 @@ from encoderlab.tasks.sequences import SequenceFormat
 from encoderlab.tasks.tagging import TaggingConfig
 from encoderlab.tasks.task import Windows
 from encoderlab.tasks.vectors import TeacherVectorsConfig
-from encoderlab.training.config import Batching, Keep, TrainingConfig
+from encoderlab.training.config import Batching, Keep, Optimizer, TrainingConfig
 from tests.runs.small_model import TOKENIZER
 
 TEXTS = ClassificationConfig(name="texts")
@@ -285,6 +285,7 @@ TABLE = [
     ("epochs that were set", {"epochs": 2.0}, {}, {"training.epochs": 2.0}),
     # The learning rate.
     ("from scratch", {}, {}, {"training.learning_rate": 5e-4, "training.layer_decay": 1.0}),
+    ("from scratch by Muon", {"optimizer": Optimizer.muon}, {}, {"training.learning_rate": 1e-3}),
     (
         "width 256",
         {},

@@ -9,7 +9,7 @@ from functools import wraps
 import pytest
 import torch
 
-from encoderlab.model.config import HeadSizes, ModelConfig
+from encoderlab.model.config import HeadSizes, ModelConfig, Pairs
 from encoderlab.model.encoder import Encoder
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.model.layers import Compilable
@@ -176,10 +176,29 @@ def test_copies_and_pickles_of_a_compiled_encoder_compute_with_their_own_weights
 
 
 @pytest.mark.usefixtures("stand_in_compiler")
-@pytest.mark.parametrize("heads", [HeadSizes(sequence_classes=3), HeadSizes(vocabulary=True)])
-def test_a_network_that_is_frozen_is_compiled(heads):
-    network = EncoderWithHeads(ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=8), 20, 0, heads)
-    assert compile_encoder(network.requires_grad_(requires_grad=False), Compile.always, CPU) == "compiled"
+@pytest.mark.parametrize("trains", [True, False])
+@pytest.mark.parametrize("pairs", Pairs)
+@pytest.mark.parametrize(
+    "heads",
+    [
+        HeadSizes(sequence_classes=3),
+        HeadSizes(sequence_classes=2, vocabulary=True),
+        HeadSizes(token_classes=3),
+        HeadSizes(teacher_width=5),
+        HeadSizes(own_vectors=True),
+    ],
+)
+def test_networks_with_heads_of_any_kind_are_compiled(heads, pairs, trains):
+    config = ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=8, pairs=pairs)
+    network = EncoderWithHeads(config, 20, 0, heads).requires_grad_(trains)
+    assert compile_encoder(network, Compile.always, CPU) == "compiled"
+
+
+@pytest.mark.usefixtures("stand_in_compiler")
+def test_texts_too_short_to_try_the_compiler_with_are_computed_without_it():
+    config = ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=3)
+    network = EncoderWithHeads(config, 20, 0, HeadSizes(sequence_classes=3))
+    assert "at most 3 tokens" in compile_encoder(network, Compile.always, CPU)
 
 
 @pytest.mark.slow

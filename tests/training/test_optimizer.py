@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoderlab.batch import Batch
+from encoderlab.errors import SettingError
 from encoderlab.model.config import HeadSizes, ModelConfig, NormPosition
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.system.device import Compute
@@ -155,6 +156,14 @@ def test_muon_updates_the_matrices_of_layers_and_adamw_everything_else(layer_dec
             rate = 0.01 * layer_decay**depth
             size = (muon - old).square().mean().sqrt().item()
             assert 0.02 * rate < size < 0.25 * rate, name  # 0.2 if the gradient has full rank
+
+
+def test_muon_without_a_matrix_to_train_is_refused():
+    model = small()
+    config = TrainingConfig(optimizer=Optimizer.muon, freeze_layers=LAYERS)
+    freeze(model, config)
+    with pytest.raises(SettingError, match="optimizer"):
+        build_optimizer(model, config)
 
 
 @pytest.mark.parametrize("shape", [(32, 32), (16, 64), (64, 16)])

@@ -33,7 +33,7 @@ from encoderlab.system.processes import Processes
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.training.batches import MicroBatchCount, Rows
 from encoderlab.training.compilation import compile_encoder, seconds_uncompiled
-from encoderlab.training.config import length_in_words, seconds_of, steps_per_epoch, total_steps
+from encoderlab.training.config import Optimizer, length_in_words, seconds_of, steps_per_epoch, total_steps
 from encoderlab.training.distribution import is_sharded
 from encoderlab.training.optimizer import freeze
 
@@ -242,6 +242,9 @@ def _check_command(config: RunConfig, command: str, processes: Processes) -> Non
     if task.of_vectors and processes.size > 1:
         problem = f"task={task.name} needs a single process, and there are {processes.size}"
         raise SettingError(problem, remedy="Start one process")
+    if config.training.optimizer is Optimizer.muon and is_sharded(config.training, processes):
+        problem = "training.optimizer=muon needs whole matrices, and training.sharding=full divides them"
+        raise SettingError(problem, remedy="Set training.optimizer=adamw or training.sharding=none")
     if isinstance(config, DistillConfig):
         from encoderlab.runs.distillation import check_distillation
 

@@ -15,7 +15,7 @@ settings are decided in the order of the table; each function decides one row.
 | training.batching, freeze_layers | `settle_few_rows` | whether training rows, or those of rare labels, are few |
 | training.contrast_weight | `settle_contrast` | the task, whether training rows are few |
 | training.epochs, evaluate_every | `settle_epochs` | the numbers of rows, tokens and labels |
-| training.learning_rate, layer_decay | `settle_learning_rate` | the starting encoder, its width, labels, pairs |
+| training.learning_rate, layer_decay | `settle_learning_rate` | the start, its width, labels, pairs, the optimizer |
 | training.keep, patience | `settle_validation` | the numbers of validation rows and labels |
 | training.accumulate | `settle_micro_batches` | the task, the longest row, the device's memory |
 | training.device, precision, threads | `set_up_compute`, before | this machine |
@@ -42,6 +42,7 @@ from encoderlab.training.config import (
     MANY_LABELS,
     Batching,
     Keep,
+    Optimizer,
     TrainingConfig,
     can_choose_by,
     resolve_by_rows,
@@ -50,6 +51,7 @@ from encoderlab.training.optimizer import (
     LAYER_DECAY,
     PEAK_FROM_SCRATCH,
     PEAK_OF_MANY_LABELS,
+    PEAK_OF_MUON_FROM_SCRATCH,
     PEAK_OF_PAIRS,
     peak_for_width,
 )
@@ -292,7 +294,7 @@ def settle_learning_rate(
     if training.learning_rate is not None:
         return training, []
     if facts.start_shape is None:
-        peak = PEAK_FROM_SCRATCH
+        peak = PEAK_FROM_SCRATCH if training.optimizer is Optimizer.adamw else PEAK_OF_MUON_FROM_SCRATCH
         return replace(training, learning_rate=peak), [f"training.learning_rate={peak:g}, suited to fresh weights"]
     peak = peak_for_width(shape.d_model)
     suits = "the encoder's width"

@@ -15,10 +15,11 @@ from encoderlab.training.config import Compile
 
 RECOMPILATIONS = 256  # of all models, for different kinds of layouts and shapes; PyTorch's own limit of 8 is too low
 COMPILED = "compiled"
-# Estimates, because nothing is timed to decide: compiling takes half a minute to two and saves at most a third of the
-# time after it. A layer and its gradients take some 100 kernel launches of 10 microseconds or more, and a GPU rarely
-# exceeds these FLOP/s.
-LONG_RUN_SECONDS = 180
+SMALLEST_LENGTH = 4  # of a batch to try the compiler with
+# Estimates, because nothing is timed to decide: compiling takes about ten seconds a layer and saves at most a third of
+# the time after it. A layer and its gradients take some 100 kernel launches of 10 microseconds or more, and a GPU
+# rarely exceeds these FLOP/s.
+LONG_RUN_SECONDS = 30  # for each layer
 LAYER_SECONDS = 1.5e-3
 FLOPS_PER_SECOND = 1e14
 
@@ -42,7 +43,9 @@ def compile_encoder(network: EncoderWithHeads, choice: Compile, compute: Compute
         return "not compiled (as set)"
     if choice is Compile.auto and device.type != "cuda":
         return "not compiled (faster only on CUDA)"
-    if choice is Compile.auto and seconds < LONG_RUN_SECONDS:
+    if network.encoder.max_length < SMALLEST_LENGTH:
+        return f"not compiled (texts have at most {network.encoder.max_length} tokens)"
+    if choice is Compile.auto and seconds < LONG_RUN_SECONDS * len(network.encoder.layers):
         return "not compiled (faster only in long runs)"
     torch._dynamo.config.recompile_limit = RECOMPILATIONS
     if compute.deterministic:  # sum in an order that does not depend on the first batch: a resumed run has another
@@ -61,7 +64,8 @@ def compile_encoder(network: EncoderWithHeads, choice: Compile, compute: Compute
 
     encoder.encode = encode_in_training if device.type == "cpu" else compiled
 
-    # It is compiled when it is first called, here: without a working compiler the run goes on uncompiled.
+    # It is compiled when it is first called, here: without a working compiler the run goes on uncompiled. Batches
+    # without padding are compiled later, when there is one.
     problem = _what_is_wrong_with_the_compiler(network, compute)
     if problem is not None:
         del encoder.encode  # removes the compiled one, leaving the class's own
@@ -71,7 +75,7 @@ def compile_encoder(network: EncoderWithHeads, choice: Compile, compute: Compute
 
 def _what_is_wrong_with_the_compiler(network: EncoderWithHeads, compute: Compute) -> str | None:
     """Compute a batch as in training, forward and, unless everything is frozen, backward: nothing else reveals a broken
-    compiler or toolchain. What is compiled now is what training runs.
+    compiler or toolchain. Training reuses what is compiled here.
     """
     gpus = [compute.device] if compute.device.type == "cuda" else []
     was_training = network.training
@@ -96,7 +100,7 @@ def _smallest_batch(network: EncoderWithHeads) -> Batch:
     """Return a batch with padding and targets. Its sizes differ, and none is 1: the compiler would write code for only
     equal ones, or for only 1.
     """
-    ids = torch.zeros(3, 4, dtype=torch.int64)
+    ids = torch.zeros(3, SMALLEST_LENGTH, dtype=torch.int64)
     types = torch.zeros_like(ids)
     if network.separates_pairs:
         types[:, 2:] = 1

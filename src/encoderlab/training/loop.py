@@ -62,7 +62,7 @@ def count_totals(micro_batches: Sequence[Batch], processes: Processes = SINGLE_P
 class NonFiniteGuard:
     """Keeps a step whose losses or gradient are not finite from the weights, and ends the run with a TrainingError.
 
-    On CUDA the device decides: the fused AdamW reads `found_inf` (PyTorch, optim/adam.py), and the host learns of it
+    On CUDA the device decides: the optimizer reads `found_inf` (PyTorch, optim/adam.py), and the host learns of it
     when it reads the losses anyway. Elsewhere (`waits`) the host reads the flag at once.
     """
 
@@ -84,7 +84,7 @@ class NonFiniteGuard:
         if self.waits:
             self.read()
         else:
-            optimizer.found_inf = flag  # pyright: ignore[reportAttributeAccessIssue]  the fused AdamW reads it
+            optimizer.found_inf = flag  # pyright: ignore[reportAttributeAccessIssue]  the optimizer reads it
 
     def read(self) -> None:
         """Raise TrainingError, which names the first step that was not finite. Waits for the device."""
