@@ -41,6 +41,7 @@ MUON_ROOT_MEAN_SQUARE = 0.2
 # can at 0, so five repetitions are enough. Values end between 0.7 and 1.2, which does no harm, those near 0 below.
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 NEWTON_SCHULZ_STEPS = 5
+MATRICES_AT_ONCE = 8  # fewer kernel launches than one by one; an update needs nine times their memory for a moment
 
 
 class Muon(EagerAdamW):
@@ -64,11 +65,12 @@ class Muon(EagerAdamW):
                     if weight.grad is not None:
                         by_shape[weight.shape].append(weight)
                 for weights in by_shape.values():
-                    self._update(weights, group)
+                    for first in range(0, len(weights), MATRICES_AT_ONCE):
+                        self._update(weights[first : first + MATRICES_AT_ONCE], group)
         super().step()  # of the weights that still have a gradient
 
     def _update(self, weights: Sequence[nn.Parameter], group: dict[str, Any]) -> None:
-        """Update matrices of one shape together, and remove their gradients."""
+        """Update matrices of one shape together, and free their gradients."""
         gradient = torch.stack([_take_gradient(weight) for weight in weights])
         buffers = [self._momentum_of(weight) for weight in weights]
         before = torch.stack(buffers)
