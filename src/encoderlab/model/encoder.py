@@ -42,7 +42,7 @@ class Embeddings(nn.Module):
     ) -> Float[Tensor, "*batch tokens d_model"]:
         """Return their normalised sum, as wide as the layers.
 
-        `positions` are the tokens' positions in their sequences; a number: the first so many; None: consecutive.
+        `positions` are the tokens' positions in their sequences, or how many there are, from 0 (None: one a token).
         """
         x = self.token(input_ids)
         if self.position is not None:

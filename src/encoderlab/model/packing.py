@@ -54,10 +54,10 @@ class Layout:
     """The tokens of a batch: padded, [batch, width, ...], or packed one after another, [tokens, ...].
 
     `pad` and `pack` convert between the two; if nothing is packed, both return the tensor unchanged. `positions` are
-    the tokens' positions in their sequences; `mask` is True at those that may be attended to (None: all). Packed tokens
-    come from the `slots` of the flattened padded batch; those of sequence i are `bounds[i]` to `bounds[i + 1]`. `real`
-    is True at the tokens of that batch that are kept. `bias` is added to the attention scores: [heads, attending
-    position, attended position].
+    the tokens' positions in their sequences, or how many there are, from 0; `mask` is True at those that may be
+    attended to (None: all). Packed tokens come from the `slots` of the flattened padded batch; those of sequence i are
+    `bounds[i]` to `bounds[i + 1]`. `real` is True at the tokens of that batch that are kept. `bias` is added to the
+    attention scores: [heads, attending position, attended position].
     """
 
     batch: int

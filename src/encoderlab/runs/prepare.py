@@ -228,7 +228,9 @@ def micro_batch_count(requested: RunConfig, config: RunConfig, processes: Proces
 
 
 def _check_command(config: RunConfig, command: str, processes: Processes) -> None:
-    """Raise SettingError for a task that another command trains, or a teacher that cannot teach it."""
+    """Raise SettingError for a task that another command trains, a teacher that cannot teach it, or processes that
+    cannot train it as set.
+    """
     check_trackers(config)
     task = config.task
     if command == "pretrain" and task.command != "pretrain":

@@ -15,7 +15,7 @@ settings are decided in the order of the table; each function decides one row.
 | training.batching, freeze_layers | `settle_few_rows` | whether training rows, or those of rare labels, are few |
 | training.contrast_weight | `settle_contrast` | the task, whether training rows are few |
 | training.epochs, evaluate_every | `settle_epochs` | the numbers of rows, tokens and labels |
-| training.learning_rate, layer_decay | `settle_learning_rate` | the start, its width, labels, pairs, the optimizer |
+| training.learning_rate, layer_decay | `settle_learning_rate` | the encoder to start from, labels, pairs, optimizer |
 | training.keep, patience | `settle_validation` | the numbers of validation rows and labels |
 | training.accumulate | `settle_micro_batches` | the task, the longest row, the device's memory |
 | training.device, precision, threads | `set_up_compute`, before | this machine |
@@ -286,8 +286,8 @@ def settle_epochs(
 def settle_learning_rate(
     training: TrainingConfig, task: TaskConfig, shape: ModelConfig, facts: Facts
 ) -> tuple[TrainingConfig, list[str]]:
-    """Decide the learning rates: how they fall from layer to layer, and the peak: from scratch one for all, from a
-    pretrained encoder by its width, higher for one of many classes, and lower for pairs that are read separately.
+    """Decide the learning rates: how they fall from layer to layer, and the peak: from scratch one for each optimizer,
+    from a pretrained encoder by its width, higher for one of many classes, lower for pairs that are read separately.
     """
     if training.layer_decay is None:
         training = replace(training, layer_decay=1.0 if facts.start_shape is None else LAYER_DECAY)

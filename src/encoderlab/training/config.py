@@ -74,8 +74,8 @@ class TrainingConfig:
     )
     optimizer: Optimizer = setting(
         Optimizer.adamw,
-        "adamw; or muon: orthogonal updates for the matrices of the layers, AdamW for everything else. For pretraining "
-        "from scratch and for many labels, with rates of 1e-3 to 4e-3; on a CPU its steps take longer.",
+        "adamw; or muon: orthogonal updates for the matrices of the layers, AdamW for everything else. It suits "
+        "pretraining from scratch and many labels, with rates of 1e-3 to 4e-3; on a CPU its steps take longer.",
     )
     learning_rate: float | None = setting(
         1e-3,
