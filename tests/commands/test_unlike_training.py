@@ -4,12 +4,16 @@ import csv
 import io
 import json
 import pickle
+import subprocess
+import sys
 
 import pytest
 
 import encoderlab
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.model_folder import NOVELTY
+from encoderlab.metrics.novelty import NOVELTY_FILE
+from tests.commands.test_export_transformers_js import LIBRARY
+from tests.commands.test_export_web import CHROMIUM, MODULES, opened
 
 TEXTS = {
     "refund": ["I want my money back", "please refund my order", "refund the broken kettle", "return my payment"],
@@ -100,14 +104,14 @@ def test_the_stated_share_of_held_out_rows_is_lost(command, brackets_run, capsys
 
 
 def test_what_is_kept_is_small_holds_no_text_and_is_checked(command, tickets_run, tmp_path):
-    content = (tickets_run / "model" / NOVELTY).read_bytes()
+    content = (tickets_run / "model" / NOVELTY_FILE).read_bytes()
     assert len(content) < 2**20 and b"refund" not in content
     copied = tmp_path / "copy"
     copied.mkdir()
     for file in (tickets_run / "model").iterdir():
         (copied / file.name).write_bytes(file.read_bytes())
-    (copied / NOVELTY).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(DataError, match=NOVELTY):
+    (copied / NOVELTY_FILE).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(DataError, match=NOVELTY_FILE):
         command("predict", f"run={copied}", "text=refund my order")
 
 
@@ -120,7 +124,41 @@ def test_models_that_know_nothing_of_their_training_texts_refuse(command, revers
         encoderlab.load(tickets_run, device="cpu").predict("a", unlike_training=5)
 
 
-def test_an_export_says_that_every_text_gets_a_label(command, tickets_run, capsys):
+@pytest.mark.slow
+@pytest.mark.usefixtures("symbolic_sizes")
+@pytest.mark.parametrize("kind", ["onnx", "int8"])
+def test_an_exported_graph_tells_them_too(command, tickets_run, tmp_path, kind):
+    pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
+    pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
+    command("export", f"run={tickets_run}", f"format={kind}", "path=exported")
+    texts = ["refund my order", FOREIGN, " "]
+    graph = encoderlab.load(tmp_path / "exported")
+    reasons = [answer["reason"] for answer in graph.predict(texts, unlike_training=0.05)]
+    assert reasons == [None, "unlike training", None]
+
+    program = [sys.executable, str(tmp_path / "exported" / "predict.py")]
+    printed = subprocess.run([*program, "--unlike-training=0.05", *texts], capture_output=True, text=True, check=True)
+    answers = [json.loads(line) for line in printed.stdout.splitlines()]
+    assert [answer["reason"] for answer in answers] == reasons
+    assert [answer["predicted"] for answer in answers] == ["refund", None, None]
+    printed = subprocess.run([*program, FOREIGN], capture_output=True, text=True, check=True)
+    without = json.loads(printed.stdout)
+    assert without["predicted"] in TEXTS and "reason" not in without
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("symbolic_sizes")
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+@pytest.mark.skipif(not LIBRARY.is_dir(), reason=f"there is no {LIBRARY}")
+def test_a_page_tells_them_too(command, tickets_run, tmp_path):
+    command("export", f"run={tickets_run}", "format=web", "path=exported", f"library={MODULES}")
+    note = '<p class="bad">This text is unlike'
+    assert note in opened(tmp_path / "exported", FOREIGN)
+    like = opened(tmp_path / "exported", "refund my order")
+    assert note not in like and '<div class="headline">refund</div>' in like
+
+
+def test_an_export_without_unlike_training_says_so(command, tickets_run, capsys):
     command("export", f"run={tickets_run}", "format=huggingface", "path=exported")
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "unlike_training" in line]
     assert "every text gets a label" in line

@@ -26,15 +26,20 @@ class Session:
     """A stand-in for onnxruntime's session: it computes what a model's graph would, and counts its inputs."""
 
     def __init__(self, model):
-        self.whole, self.tokens = WholeModel(model.eval()).eval(), []
+        with_vectors = model.sequence_head is not None
+        self.whole, self.tokens = WholeModel(model.eval(), with_vectors=with_vectors).eval(), []
 
     def get_inputs(self):
         return [type("Input", (), {"name": name}) for name in self.whole.inputs]
 
+    def get_outputs(self):
+        return [type("Output", (), {"name": name}) for name in self.whole.outputs]
+
     def run(self, outputs, columns):
         self.tokens.append(columns["input_ids"].size)
         with torch.no_grad():
-            return [self.whole(*(torch.from_numpy(columns[name]) for name in self.whole.inputs))[0].numpy()]
+            values = self.whole(*(torch.from_numpy(columns[name]) for name in self.whole.inputs))
+        return [dict(zip(self.whole.outputs, values, strict=True))[name].numpy() for name in outputs]
 
 
 @pytest.fixture
@@ -60,7 +65,7 @@ def test_predictions_are_those_of_the_model_for_rows_of_any_length(opened, kind,
     batch = rows.prepare(rows.gather(np.arange(len(rows)), model.tokenizer.pad_id))
     with torch.no_grad():
         wanted, found = model.network(batch), graph(batch)
-    for name in ("sequence_logits", "token_logits"):
+    for name in ("sequence_logits", "token_logits", "sequence_vectors"):
         mine, its = getattr(wanted, name), getattr(found, name)
         assert (mine is None and its is None) or torch.allclose(mine, its, atol=1e-5)
     assert len(session.tokens) > 1 and max(session.tokens) <= 30

@@ -19,6 +19,7 @@ from encoderlab.errors import SettingError
 from encoderlab.exchange.config_json import sentence_settings
 from encoderlab.exchange.transformers_models import to_folder
 from encoderlab.exchange.web import find_library, write_web_folder
+from encoderlab.metrics.novelty import NOVELTY_FILE
 from encoderlab.model.config import HeadSizes, Pooling
 from encoderlab.reports.blocks import render
 from encoderlab.reports.cards import LICENSE, export_card, plain
@@ -63,7 +64,12 @@ def export(config: ExportConfig) -> Path:
 
 def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     opened = read_model(model_folder(config.run))
-    _say_what_is_left_out(opened)
+    if opened.novelty is not None:
+        print(
+            "encoderlab: transformers cannot tell texts unlike the training texts, so every text gets a label;"
+            " format=onnx, int8 and web can (unlike_training)",
+            file=sys.stderr,
+        )
     model = _with_chosen_heads(config, opened)
     task = model.task
     if not task.config.adds_special_tokens:
@@ -93,12 +99,6 @@ def _write_sentence_settings(folder: Path, opened: Model) -> None:
     for name, content in sentence_settings(opened.shape.d_model, pooling, normalizes=normalizes).items():
         (folder / name).parent.mkdir(exist_ok=True)
         write_json(folder / name, content)
-
-
-def _say_what_is_left_out(model: Model) -> None:
-    """Say that an exported model has no vectors of training texts to compare new ones with, if the run has."""
-    if model.novelty is not None:
-        print("encoderlab: exports have no unlike_training: every text gets a label", file=sys.stderr)
 
 
 def _with_chosen_heads(config: ExportConfig, model: Model) -> Model:
@@ -138,7 +138,7 @@ def _export_to_web(config: ExportConfig, path: Path) -> Path:
     model, extended = _opened_for_onnx(config)
     folder = model_folder(config.run)
     title = trial_of(folder.parent if folder.name == MODEL else folder, model.task_name).title
-    page = render("web.html", title=title, paired=bool(model.origin.paired))
+    page = render("web.html", title=title, paired=bool(model.origin.paired), novelty_file=NOVELTY_FILE)
     with written_whole("path", path) as temporary, TemporaryDirectory() as scratch:
         temporary.mkdir(parents=True)
         graph_folder = Path(scratch) / "graph"
@@ -163,7 +163,6 @@ def _opened_for_onnx(config: ExportConfig) -> tuple[Model, Model]:
             raise SettingError(problem, remedy='Run pip install "encoderlab[onnx]"')
     run = OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32)
     opened = open_model(run)
-    _say_what_is_left_out(opened)
     model = _with_chosen_heads(config, opened)
     if config.format is not ExportFormat.onnx and not predicts(model):
         checked = f"format={config.format.name} is checked"

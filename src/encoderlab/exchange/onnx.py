@@ -51,9 +51,10 @@ class WholeModel(nn.Module):
     A model of one question gives `logits`: [batch, classes] or [batch, length, classes]. A pretrained one gives
     `last_hidden_state` [batch, length, d_model], `logits` [batch, length, vocabulary] and, where it was trained on
     pairs, `sequence_logits` [batch, classes]; one without a head the first of these alone. Masks are 1 at real tokens.
+    One that classifies texts also gives the `vectors` that its head reads, [batch, d_model], if asked `with_vectors`.
     """
 
-    def __init__(self, model: EncoderWithHeads) -> None:
+    def __init__(self, model: EncoderWithHeads, *, with_vectors: bool = False) -> None:
         super().__init__()
         self.model = model
         is_pretrained = model.masked_token_head is not None
@@ -61,6 +62,9 @@ class WholeModel(nn.Module):
         self.outputs = ["logits"] if reads_texts or model.token_head is not None else ["last_hidden_state"]
         if is_pretrained:
             self.outputs = ["last_hidden_state", "logits", *(["sequence_logits"] if reads_texts else [])]
+        self.answer = self.outputs[-1]  # what the task asks for
+        if with_vectors:
+            self.outputs.append("vectors")
         self.n_segments = 2 if model.separates_pairs else model.encoder.n_segments
         self.inputs = ["input_ids", "attention_mask", *(["token_type_ids"] if self.n_segments else [])]
 
@@ -76,7 +80,8 @@ class WholeModel(nn.Module):
         segments = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
         if model.separates_pairs:
             return (model.pair_logits(input_ids, segments, mask),)
-        needs_first_only = self.outputs == ["logits"] and model.sequence_head is not None and model.first_token_suffices
+        reads_texts_only = self.outputs[0] == "logits" and model.sequence_head is not None
+        needs_first_only = reads_texts_only and model.first_token_suffices
         hidden = model.encoder.encode(input_ids, segments, mask, selection=FIRST_TOKENS if needs_first_only else None)
         fields = {"last_hidden_state": hidden}
         if model.token_head is not None:
@@ -84,7 +89,8 @@ class WholeModel(nn.Module):
         if model.masked_token_head is not None:
             fields["logits"] = model.masked_token_head(hidden, model.encoder.token_table)
         if model.sequence_head is not None and model.pool is not None:
-            fields[self.outputs[-1]] = model.sequence_head(model.transform(model.pool(hidden, attendable(mask))))
+            fields["vectors"] = model.transform(model.pool(hidden, attendable(mask)))
+            fields[self.answer] = model.sequence_head(fields["vectors"])
         return tuple(fields[name] for name in self.outputs)
 
 
@@ -213,25 +219,31 @@ class GraphModel(nn.Module):
         self.labels_tokens = shape.token_head is not None
         self.window_pooling: WindowPooling | None = shape.window_pooling
         self.session = lru_cache(maxsize=4)(lambda threads: _session(path, threads))
-        self.inputs = [one.name for one in self.session(torch.get_num_threads()).get_inputs()]
+        session = self.session(torch.get_num_threads())
+        self.inputs = [one.name for one in session.get_inputs()]
+        self.outputs = [one.name for one in session.get_outputs()]
 
     def forward(self, batch: Batch) -> Prediction:
         """Return logits for each row, or for each target position; see `EncoderWithHeads.forward`."""
-        pieces = [self._logits(*piece) for piece in _pieces(batch)]
+        pieces = [self._outputs(*piece) for piece in _pieces(batch)]
+        all_logits = [piece["logits"] for piece in pieces]
         if self.labels_tokens:
             length = batch.input_ids.shape[1]
-            padded = [nn.functional.pad(logits, (0, 0, 0, length - logits.shape[1])) for logits in pieces]
+            padded = [nn.functional.pad(logits, (0, 0, 0, length - logits.shape[1])) for logits in all_logits]
             return Prediction(token_logits=torch.cat(padded).flatten(0, 1).index_select(0, batch.target_positions))
-        logits = torch.cat(pieces)
+        logits = torch.cat(all_logits)
+        vectors = torch.cat([piece["vectors"] for piece in pieces]) if "vectors" in self.outputs else None
         if batch.row_of_sequence is not None and self.window_pooling is not None:
             logits = pool_windows(logits, batch.row_of_sequence, len(batch), self.window_pooling)
-        return Prediction(sequence_logits=logits)
+            if vectors is not None:
+                vectors = pool_windows(vectors, batch.row_of_sequence, len(batch), "mean")
+        return Prediction(sequence_logits=logits, sequence_vectors=vectors)
 
-    def _logits(self, ids: np.ndarray, mask: np.ndarray, segments: np.ndarray) -> Tensor:
+    def _outputs(self, ids: np.ndarray, mask: np.ndarray, segments: np.ndarray) -> dict[str, Tensor]:
         columns = {"input_ids": ids, "attention_mask": mask, "token_type_ids": segments}
         session = self.session(torch.get_num_threads())  # with fewer if several batches are computed at a time
-        (logits,) = session.run(["logits"], {name: columns[name] for name in self.inputs})
-        return torch.from_numpy(np.asarray(logits))
+        values = session.run(self.outputs, {name: columns[name] for name in self.inputs})
+        return {name: torch.from_numpy(np.asarray(value)) for name, value in zip(self.outputs, values, strict=True)}
 
 
 def _session(path: Path, threads: int) -> onnxruntime.InferenceSession:

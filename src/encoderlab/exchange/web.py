@@ -17,6 +17,7 @@ from pathlib import Path
 
 from encoderlab.errors import SettingError
 from encoderlab.exchange.weights import read_config
+from encoderlab.metrics.novelty import NOVELTY_FILE
 
 NPM = "@huggingface/transformers"  # the package that brings the others along
 # The files of its own packages that a page needs, by the name that the page knows them by.
@@ -71,7 +72,10 @@ def write_web_folder(folder: Path, page: str, graph_folder: Path, graph: Path, l
 
     Nothing else needs to be there: not the graph's folder, nor the library's.
     """
-    model = {name: graph_folder / name for name in ("config.json", "tokenizer.json", "tokenizer_config.json")}
+    names = ["config.json", "tokenizer.json", "tokenizer_config.json"]
+    if (graph_folder / NOVELTY_FILE).is_file():
+        names.append(NOVELTY_FILE)
+    model = {name: graph_folder / name for name in names}
     _write_packed(folder / "model.js", model | {"model.onnx": graph}, "The model, packed by encoderlab.")
     _write_packed(folder / "library.js", library.files, f"Packed: {', '.join(library.versions)}.")
     for name, path in library.licenses.items():

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+NOVELTY_FILE = "novelty.safetensors"  # where a model folder and an exported one keep a Novelty
 STEPS = 1000  # between the quantiles that are kept
 FOLDS = 5
 LEAST_VARIANCE = 1e-6  # of the mean square of the features: rows that are all alike have none

@@ -25,6 +25,7 @@ from torch import Tensor
 from encoderlab.errors import DataError, SettingError, UserError
 from encoderlab.exchange import onnx
 from encoderlab.exchange.config_json import PROBLEM_TYPES, HuggingFaceModel, graph_config
+from encoderlab.metrics.novelty import NOVELTY_FILE
 from encoderlab.model.config import ModelConfig, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.model import Model
@@ -37,6 +38,7 @@ from encoderlab.runs.model_folder import (
     RUN_ENTRY,
     config_json,
     network_of,
+    write_novelty,
 )
 from encoderlab.runs.pretrained import load_pretrained
 from encoderlab.system.files import write_manifest
@@ -65,14 +67,15 @@ class GraphFolder:
 
 
 def write_graph_folder(folder: Path, model: Model, extended: Model, *, is_int8: bool, cache: Path) -> GraphFolder:
-    """Write the graph, config.json, the tokenizer, and predict.py, which needs neither torch nor encoderlab.
+    """Write the graph, config.json, the tokenizer, what tells texts unlike the training texts if the model can, and
+    predict.py, which needs neither torch nor encoderlab.
 
     The graph is of `extended`: `model`, with positions for longer texts. Raises SettingError or DataError if the graph
     is wrong.
     """
     graph = folder / (INT8_GRAPH if is_int8 else GRAPH)
     graph.parent.mkdir(parents=True)
-    whole = onnx.WholeModel(extended.network).eval()
+    whole = onnx.WholeModel(extended.network, with_vectors=model.novelty is not None).eval()
     onnx.write_graph(whole, graph)
     tokenizer = model.tokenizer
     off = onnx.largest_difference(whole, graph, extended.shape.reach, tokenizer.vocabulary_size)
@@ -87,7 +90,11 @@ def write_graph_folder(folder: Path, model: Model, extended: Model, *, is_int8: 
     write_tokenizer(folder, model, has_segments="token_type_ids" in whole.inputs)
     _truncate_and_pad(folder / "tokenizer.json", model)
     shutil.copyfile(PREDICT, folder / "predict.py")
-    write_manifest(folder, (fields["file"], *GRAPH_FILES))
+    hashed = [fields["file"], *GRAPH_FILES]
+    if model.novelty is not None:
+        write_novelty(folder, model.novelty)
+        hashed.append(NOVELTY_FILE)
+    write_manifest(folder, hashed)
     return GraphFolder(fields, change)
 
 
@@ -149,7 +156,7 @@ def _graph_fields(model: Model, whole: onnx.WholeModel) -> dict[str, Any]:
         "id2label": dict(enumerate(task.labels)),
         "inputs": whole.inputs,
         "outputs": whole.outputs,
-        "answer": "last_hidden_state" if answers_for == "nothing" else whole.outputs[-1],
+        "answer": "last_hidden_state" if answers_for == "nothing" else whole.answer,
         "max_length": task.max_length,
         "special_tokens": task.config.adds_special_tokens,
         "opset": onnx.OPSET,

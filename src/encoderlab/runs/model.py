@@ -236,7 +236,7 @@ class Model:
             raise SettingError(f"unlike_training is {unlike_training}", allowed="a share between 0 and 1, such as 0.05")
         if self.novelty is None:
             problem = "unlike_training does not work with this model, which has no record of its training texts"
-            allowed = "a classifier of single texts, with at least 50 validation rows or its head alone; no export"
+            allowed = "a classifier of single texts, trained here with at least 50 validation rows or its head alone"
             raise SettingError(problem, allowed=allowed, remedy="Remove unlike_training, or train again")
         return Abstention(min_probability or 0.0, self.novelty.threshold(unlike_training))
 

@@ -26,7 +26,7 @@ from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.exchange.config_json import normalizes, sentence_pooling
 from encoderlab.exchange.weights import check_shapes, read_config, read_weights
-from encoderlab.metrics.novelty import Novelty
+from encoderlab.metrics.novelty import NOVELTY_FILE, Novelty
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, weight_shapes, without_weights
 from encoderlab.runs.model import UNASSIGNED, Model, Provenance
@@ -61,7 +61,6 @@ NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on
 HASHED = ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json")
 PLACES = {"cache_dir": CACHE, "run_dir": None, "resume": None}  # of another machine
 ENCODER = "encoder"  # in config.json, the entry of an encoder without a head
-NOVELTY = "novelty.safetensors"  # what tells texts that are unlike the training texts
 BY_TOKEN = ("encoder.embeddings.token.weight", "masked_token_head.decoder.weight", "masked_token_head.bias")
 
 
@@ -87,7 +86,7 @@ def write_model(folder: Path, model: Model, weights: dict[str, Tensor], metadata
     hashed: list[str] = [*HASHED]
     if model.novelty is not None:
         write_novelty(folder, model.novelty)
-        hashed.append(NOVELTY)
+        hashed.append(NOVELTY_FILE)
     write_manifest(folder, hashed)
 
 
@@ -165,7 +164,7 @@ def write_novelty(folder: Path, novelty: Novelty) -> None:
         "means": torch.from_numpy(novelty.means),
         "held_out": torch.from_numpy(novelty.held_out),
     }
-    (folder / NOVELTY).write_bytes(safetensors.torch.save(tensors))
+    (folder / NOVELTY_FILE).write_bytes(safetensors.torch.save(tensors))
 
 
 def read_novelty(folder: Path, width: int, n_classes: int) -> Novelty | None:
@@ -173,14 +172,14 @@ def read_novelty(folder: Path, width: int, n_classes: int) -> Novelty | None:
 
     Raises DataError if the file is damaged.
     """
-    if not (folder / NOVELTY).is_file():
+    if not (folder / NOVELTY_FILE).is_file():
         return None
-    tensors = read_weights(folder / NOVELTY)
+    tensors = read_weights(folder / NOVELTY_FILE)
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     expected = {"whitening": (width, width), "means": shapes.get("means"), "held_out": shapes.get("held_out")}
     n_means, *rest = shapes.get("means") or (0,)
     if shapes != expected or rest != [width] or not 0 < n_means <= n_classes or not tensors["held_out"].numel():
-        raise DataError(f"{folder / NOVELTY} is damaged: its shapes are {shapes}", remedy="Use another copy")
+        raise DataError(f"{folder / NOVELTY_FILE} is damaged: its shapes are {shapes}", remedy="Use another copy")
     arrays = {name: tensor.float().numpy() for name, tensor in tensors.items()}
     return Novelty(**arrays)
 
@@ -256,7 +255,8 @@ def read_model(folder: Path, *, or_graph: bool = False) -> Model:
 
         shapes = without_weights(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
         network: Any = GraphModel(graph, shapes)  # it predicts, and refuses everything else
-        return Model(config, task, network, UNASSIGNED, provenance)
+        novelty = read_novelty(folder, config.model.d_model, len(labels))
+        return Model(config, task, network, UNASSIGNED, provenance, novelty=novelty)
     weights = read_weights(folder / "model.safetensors")
     required = weight_shapes(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
     check_shapes(folder, required, weights)

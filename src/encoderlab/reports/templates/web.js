@@ -32,7 +32,34 @@ async function openModel() {
   const settings = await unpackJson("tokenizer_config.json");
   const tokenizer = new Tokenizer(plainText(await unpackJson("tokenizer.json")), settings);
   const session = await ort.InferenceSession.create(new Uint8Array(await unpack("model.onnx")));
-  return { ort, graph, tokenizer, session, unknown: tokenizer.token_to_id(settings.unk_token) };
+  const known = "{{ novelty_file }}" in packed ? arraysOf(await unpack("{{ novelty_file }}")) : null;
+  return { ort, graph, tokenizer, session, known, unknown: tokenizer.token_to_id(settings.unk_token) };
+}
+
+// Return the arrays of a file of safetensors with 32-bit floats: a header's length in 8 bytes, the header in JSON, and the numbers.
+function arraysOf(content) {
+  const start = 8 + Number(new DataView(content).getBigUint64(0, true));
+  const header = JSON.parse(new TextDecoder().decode(content.slice(8, start)));
+  const arrays = {};
+  for (const [name, { data_offsets: [from, to] }] of Object.entries(header)) {
+    arrays[name] = new Float32Array(content.slice(start + from, start + to));
+  }
+  return arrays;
+}
+
+// Return whether a text with this vector is unlike the training texts: further from the nearest class than 19 in 20 of those.
+function isUnlikeTraining({ whitening, means, held_out }, vector) {
+  const width = vector.length;
+  const whitened = new Float64Array(width);
+  for (let from = 0; from < width; from++) {
+    for (let to = 0; to < width; to++) whitened[to] += vector[from] * whitening[from * width + to];
+  }
+  let nearest = Infinity;
+  for (let start = 0; start < means.length; start += width) {
+    const distance = whitened.reduce((sum, value, place) => sum + (value - means[start + place]) ** 2, 0);
+    nearest = Math.min(nearest, distance);
+  }
+  return nearest > held_out[Math.round(0.95 * (held_out.length - 1))];
 }
 
 // Let "[MASK]" in a text be text: remove what makes it a special token there.
@@ -63,13 +90,18 @@ function encode({ graph, tokenizer }, text, pair) {
   return { ids: whole.ids.filter(isKept), segments: segments.filter(isKept), isTruncated: kept[0] + kept[1] < lengths[0] + lengths[1] };
 }
 
-async function logitsOf(model, { ids, segments }) {
+// Return the outputs of the graph: the logits under the name in graph.answer, and perhaps the vectors that its head reads.
+async function outputsOf(model, { ids, segments }) {
   const rows = { input_ids: ids, attention_mask: ids.map(() => 1), token_type_ids: segments };
   const inputs = {};
   for (const name of model.graph.inputs) {
     inputs[name] = new model.ort.Tensor("int64", BigInt64Array.from(rows[name], BigInt), [1, ids.length]);
   }
-  const outputs = await model.session.run(inputs);
+  return model.session.run(inputs);
+}
+
+async function logitsOf(model, row) {
+  const outputs = await outputsOf(model, row);
   return Array.from(outputs[model.graph.answer].data);
 }
 
@@ -134,7 +166,13 @@ async function answerTo(model, text, pair) {
     return { nodes: tags(model.graph, row.words, predictions), isTruncated: row.isTruncated };
   }
   const row = encode(model, text, pair);
-  return { nodes: bars(model.graph, await logitsOf(model, row)), isTruncated: row.isTruncated };
+  const outputs = await outputsOf(model, row);
+  const nodes = bars(model.graph, Array.from(outputs[model.graph.answer].data));
+  if (model.known !== null && isUnlikeTraining(model.known, outputs.vectors.data)) {
+    const note = "This text is unlike those that the model was trained on, as 1 in 20 of their like seems to be: perhaps no label fits.";
+    nodes.splice(1, 0, made("p", "bad", note));
+  }
+  return { nodes, isTruncated: row.isTruncated };
 }
 
 // Classify what stands in the fields; if they change meanwhile, once more.
