@@ -64,7 +64,7 @@ def learnt(cache, task, dataset, *, seed, steps, **model):
         ),
         seed=seed,
     )
-    prepared = prepare(config, "train", SINGLE_PROCESS)
+    prepared = prepare(config, SINGLE_PROCESS)
     model = prepared.model
     pad_id = model.tokenizer.pad_id
     batches = TrainingBatches(prepared.rows["train"], config.training, seed, pad_id, model.compute.device)

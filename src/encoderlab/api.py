@@ -10,6 +10,7 @@ from encoderlab.commands.distill import distill as distill_command
 from encoderlab.commands.finetune import finetune as finetune_command
 from encoderlab.commands.pretrain import pretrain as pretrain_command
 from encoderlab.commands.train import train as train_command
+from encoderlab.config import TRAINING_COMMANDS
 from encoderlab.config.commands import DistillConfig, FinetuneConfig, PretrainConfig, RunConfig
 from encoderlab.config.composing import composed, errors_explained, parse_command_line
 from encoderlab.config.schemas import settings_from_dict, settings_to_dict
@@ -18,16 +19,14 @@ from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import load_model
 from encoderlab.runs.run import Run
 
-COMMAND_OF = {RunConfig: "train", PretrainConfig: "pretrain", FinetuneConfig: "finetune", DistillConfig: "distill"}
-
 
 def compose(*settings: str, command: str = "train") -> RunConfig:
     """Return the settings of a run, from the arguments of `encoderlab train` (or pretrain, finetune, distill).
 
     They come from the shipped configs, and are dataclasses that `dataclasses.replace` can change. Raises SettingError.
     """
-    if command not in COMMAND_OF.values():
-        raise SettingError(f"command={command} does not start a run", allowed=", ".join(COMMAND_OF.values()))
+    if command not in TRAINING_COMMANDS:
+        raise SettingError(f"command={command} does not start a run", allowed=", ".join(TRAINING_COMMANDS))
     if not all(isinstance(setting, str) for setting in settings):
         problem = f"compose was given {one_line(str(settings))}"
         raise SettingError(problem, allowed='settings as strings, such as "task=sst2"')
@@ -54,12 +53,12 @@ def distill(config: DistillConfig) -> Run | None:
     return _run(distill_command, config, DistillConfig)
 
 
-def _run(command: Callable[[Any], Run | None], config: Any, wanted: type) -> Run | None:
+def _run(command: Callable[[Any], Run | None], config: Any, wanted: type[RunConfig]) -> Run | None:
     """Run a command if the config suits it (finetune's has more than train's), with its values' types checked."""
     if type(config) is not wanted:
-        remedy = f'Make it with encoderlab.compose("task=...", command="{COMMAND_OF[wanted]}")'
+        remedy = f'Make it with encoderlab.compose("task=...", command="{wanted.command}")'
         raise SettingError(f"The settings are {one_line(repr(config))[:80]}", allowed=wanted.__name__, remedy=remedy)
-    with errors_explained(COMMAND_OF[wanted]):
+    with errors_explained(wanted.command):
         checked = settings_from_dict(settings_to_dict(config), wanted)
     return command(checked)
 

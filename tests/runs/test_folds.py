@@ -23,7 +23,7 @@ class Folds:
     def __init__(self, failing=None):
         self.failing, self.trained, self.reported = failing, [], []
 
-    def train(self, config, command, processes):
+    def train(self, config, processes):
         assert processes.stay, "a process that left after a fold would be missing from the next"
         assert config.folds is None and config.resume is None
         self.trained.append(config.dataset.fold)
@@ -33,7 +33,7 @@ class Folds:
             raise KeyboardInterrupt
         run.report_file.write_text("{}", encoding="utf-8")
 
-    def report(self, run, command, data, folded, runs):
+    def report(self, run, data, folded, runs):
         self.reported.append((data, folded, runs))
         run.report_file.write_text("{}", encoding="utf-8")
 
@@ -42,7 +42,7 @@ class Folds:
 def validated(monkeypatch):
     def run(config, folds):
         monkeypatch.setattr("encoderlab.runs.folds.report_folds", folds.report)
-        return cross_validate(config, "train", SINGLE_PROCESS, folds.train)
+        return cross_validate(config, SINGLE_PROCESS, folds.train)
 
     return run
 

@@ -74,7 +74,7 @@ def _report(
         notes.append(f"The model's labels {matched}")
     summary = summary_of("eval", model, result.checkpoint, result.throughput, notes, dataset=config.dataset)
     report = build_report({**summary, "data_notes": data_notes}, {split: scores}, {})
-    facts = run_facts(run, "eval")
+    facts = run_facts(run)
     write_report(run.folder, report, facts, data.split(split), scores, partial(word_importance, model))
     files = files_of(run, "page", "report", "predictions", "plots")
     show_report(report, files, [f"encoderlab predict run={shlex.quote(config.run)} text='...'"])
@@ -104,7 +104,7 @@ def _eval_on_documents(config: EvalConfig, model: Model, processes: Processes) -
             summary = summary_of("eval", model, result.checkpoint, result.throughput, [])
             by_split = {split: cast("PretrainingScores", scores)}
             report = pretraining_report(summary, model, data, rows, by_split)
-            write_encoder_report(run.folder, report, run_facts(run, "eval"))
+            write_encoder_report(run.folder, report, run_facts(run))
             line = f"encoderlab embed run={shlex.quote(config.run)} input=texts.txt output=vectors.npy"
             show_report(report, files_of(run, "page", "report"), [line])
     return run
@@ -116,7 +116,7 @@ def _new_run(config: EvalConfig, model: Model, data: Data | Documents) -> Iterat
     processes = model.processes
     with processes.entered_by_main(lambda: Run.new(config.run_dir, "eval", model.task_name)) as run:
         if processes.is_main:
-            record_start(run, "eval", config, model.compute, data=data)
+            record_start(run, config, model.compute, data=data)
         print_lines(*model.choices, f"run folder {run.folder}")
         yield run
 

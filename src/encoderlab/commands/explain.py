@@ -22,7 +22,7 @@ def explain(config: ExplainConfig) -> Run:
     blocks = explanation_blocks(explanations)
     content = [explanation.as_dict(name) for name, explanation in explanations.items()]
     with Run.new(config.run_dir, "explain", model.task_name) as run:
-        record_start(run, "explain", config, model.compute)
+        record_start(run, config, model.compute)
         write_html_json(run.explanation_file, f"Explanations of {model.task_name}", blocks, content)
         show(blocks, sys.stdout)
     print(f"Page: {run.explanation_file}", file=sys.stderr)

@@ -11,4 +11,4 @@ def finetune(config: FinetuneConfig, processes: Processes = SINGLE_PROCESS) -> R
 
     Raises SettingError, DataError or TrainingError, as `run_training` does.
     """
-    return run_training(config, "finetune", processes)
+    return run_training(config, processes)

@@ -12,4 +12,4 @@ def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> R
 
     The `processes` share the work. Raises SettingError, DataError or TrainingError, each with a remedy.
     """
-    return run_training(config, "pretrain", processes)
+    return run_training(config, processes)

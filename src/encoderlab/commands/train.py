@@ -26,18 +26,18 @@ def train(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> Run | Non
     With `config.dry_run` no folder is written; an estimate of the run is printed. The `processes` share the work.
     Raises SettingError, DataError or TrainingError, each with a remedy.
     """
-    return run_training(config, "train", processes)
+    return run_training(config, processes)
 
 
-def run_training(config: RunConfig, command: str, processes: Processes) -> Run | None:
-    """Train a model as `command` does, or one for each fold, and hand the run to its tracker; None for a dry run."""
+def run_training(config: RunConfig, processes: Processes) -> Run | None:
+    """Train a model, or one for each fold, and hand the run to its tracker; None for a dry run."""
     folds = folds_of(config, processes)
     if folds is None:
-        run = train_once(config, command, processes)
+        run = train_once(config, processes)
     else:
         from encoderlab.runs.folds import cross_validate
 
-        run = cross_validate(replace(config, folds=folds), command, processes, train_once)
+        run = cross_validate(replace(config, folds=folds), processes, train_once)
 
     # The run is complete, whatever happens to a tracker. The runs of folds are not handed over.
     if run is not None and processes.is_main:
@@ -45,12 +45,12 @@ def run_training(config: RunConfig, command: str, processes: Processes) -> Run |
     return run
 
 
-def train_once(config: RunConfig, command: str, processes: Processes) -> Run | None:
+def train_once(config: RunConfig, processes: Processes) -> Run | None:
     """Train the model on one split of the rows, score it, and write its run folder; return None for a dry run."""
     # Read the data and the weights to start from, decide every open setting, build the model and the rows it reads.
-    prepared = prepare(config, command, processes)
+    prepared = prepare(config, processes)
     if config.dry_run:
-        dry_run(prepared.model, prepared.rows, prepared.micro_batches, command)
+        dry_run(prepared.model, prepared.rows, prepared.micro_batches)
         return None
 
     # From here on there is a run folder. It is complete when it has a report.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.formats import Dialect, Quoting, refuse_unknown
@@ -36,7 +36,9 @@ TableFormat = Enum("TableFormat", ["table", "json"])  # how results are printed:
 
 @dataclass
 class CommandConfig:
-    """The settings that every command has."""
+    """The settings that every command has, by which a run knows the `command` that it is of."""
+
+    command: ClassVar[str]
 
     cache_dir: str = setting(CACHE, "Folder for files that can be rebuilt, such as corpora; ENCODERLAB_CACHE sets it.")
     # No setting: what was typed on the command line, which a run records; None if it was started from Python.
@@ -54,6 +56,8 @@ class CommandConfig:
 @dataclass
 class RunConfig(CommandConfig):
     """Train an encoder and report its scores."""
+
+    command: ClassVar[str] = "train"
 
     task: TaskConfig = setting(REQUIRED, "What the encoder learns to predict.")
     dataset: DatasetConfig = setting(REQUIRED, "Where examples come from.")
@@ -111,6 +115,8 @@ class RunConfig(CommandConfig):
 class PretrainConfig(RunConfig):
     """Pretrain an encoder: on documents, or its vectors on labelled texts (task=contrastive)."""
 
+    command: ClassVar[str] = "pretrain"
+
     init_from: str | None = setting(None, "Encoder to start from, as in finetune; null: from scratch.")
 
     @property
@@ -121,6 +127,8 @@ class PretrainConfig(RunConfig):
 @dataclass
 class FinetuneConfig(RunConfig):
     """Finetune a pretrained encoder on a task, and report its scores."""
+
+    command: ClassVar[str] = "finetune"
 
     init_from: str = setting(SHIPPED, "The pretrained encoder: a run folder, one of Hugging Face, or a hub name.")
     unlabelled: str | None = setting(
@@ -138,6 +146,8 @@ class FinetuneConfig(RunConfig):
 @dataclass
 class DistillConfig(RunConfig):
     """Train a small student to predict what a larger teacher predicts, on a task's rows or on documents."""
+
+    command: ClassVar[str] = "distill"
 
     teacher: str | None = setting(None, "The teacher: a run folder, a Hugging Face folder or a hub name; required.")
     init_from: str | None = setting(None, "Encoder that the student starts from; null: see start.")
@@ -174,6 +184,8 @@ class OpenRunConfig(CommandConfig):
 class EvalConfig(OpenRunConfig):
     """Score a finished run on a split of its dataset, or of another one."""
 
+    command: ClassVar[str] = "eval"
+
     split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.")
     dataset: DatasetConfig | None = setting(None, "Another dataset to score on; null: the run's own.")
     run_dir: str | None = setting(None, RUN_DIR)
@@ -182,6 +194,8 @@ class EvalConfig(OpenRunConfig):
 @dataclass
 class ExportConfig(CommandConfig):
     """Export a run's model to a format that other tools read without encoderlab."""
+
+    command: ClassVar[str] = "export"
 
     run: str = setting(REQUIRED, "A run folder, or its model/ folder.")
     format: ExportFormat = setting(
@@ -239,6 +253,8 @@ class OutputConfig(InputConfig):
 class PredictConfig(OutputConfig):
     """Predict labels or numbers for new texts: one output row per input row, in order."""
 
+    command: ClassVar[str] = "predict"
+
     text: str | None = setting(None, "One text to predict.")
     split: str | None = setting(None, "A split of the run's dataset.")
     text_pair: str | None = setting(None, "The second text, for a task on pairs.")
@@ -285,6 +301,8 @@ class PoolConfig(InputConfig):
 class SelectConfig(PoolConfig, OutputConfig):
     """Choose which texts to label next: typical ones without labels, then those that a model is unsure of."""
 
+    command: ClassVar[str] = "select"
+
     n: int = setting(50, "How many texts to choose.", minimum=1)
     format: SelectFormat | None = setting(
         None,
@@ -299,6 +317,8 @@ class SelectConfig(PoolConfig, OutputConfig):
 @dataclass
 class LabelConfig(PoolConfig):
     """Label texts in the browser, the most useful ones first; every answer is on disk before the next text appears."""
+
+    command: ClassVar[str] = "label"
 
     run: str = setting(SHIPPED, "The encoder, whose vectors a linear model reads: a run folder, or a shipped encoder.")
     labels: list[str] = setting(
@@ -324,6 +344,8 @@ class LabelConfig(PoolConfig):
 class ServeConfig(OpenRunConfig):
     """Serve a finished run over HTTP on this machine, with a web page to try it."""
 
+    command: ClassVar[str] = "serve"
+
     host: str = setting("127.0.0.1", "Address to listen on; 127.0.0.1: for this machine only, 0.0.0.0: others too.")
     port: int = setting(8000, "Port to listen on; 0: any free port.", minimum=0, maximum=65535)
     min_probability: float | None = setting(None, "Give no label (null) below this probability.", minimum=0, maximum=1)
@@ -345,10 +367,14 @@ class SelectionConfig(OpenRunConfig):
 class AttentionConfig(SelectionConfig):
     """Plot attention maps: one figure per layer, and the arrays."""
 
+    command: ClassVar[str] = "attention"
+
 
 @dataclass
 class ExplainConfig(SelectionConfig):
     """Show which words support a prediction, and which count against it: on screen, and as a page."""
+
+    command: ClassVar[str] = "explain"
 
     label: str | None = setting(None, "The class to explain; null: the most probable one.")
     precision: Precision = setting(Precision.fp32, "Of the matrix products: fp32 (exact), bf16 (faster), or auto.")
@@ -357,6 +383,8 @@ class ExplainConfig(SelectionConfig):
 @dataclass
 class EmbedConfig(InputConfig):
     """Write the encoder's vectors of texts as a NumPy array, a row for each text, in their order."""
+
+    command: ClassVar[str] = "embed"
 
     run: str = setting(SHIPPED, "The encoder: a run folder, its model/ folder, or one of Hugging Face.")
     text_pair_column: str | None = setting(
@@ -380,6 +408,8 @@ class DataConfig(CommandConfig):
     Or compare new texts with the rows that a run was trained on.
     """
 
+    command: ClassVar[str] = "data"
+
     run: str | None = setting(None, "A run folder: compare the file's texts with that run's training rows.")
     plot: str | None = setting(None, "With run: the .png file in which to plot the comparison; null: no plot.")
     overwrite: bool = setting(False, "Replace an existing plot.")
@@ -395,6 +425,8 @@ class DataConfig(CommandConfig):
 class BaselineConfig(CommandConfig):
     """Score simple baselines: the most frequent label, a linear model of words, and one of mini-en's vectors."""
 
+    command: ClassVar[str] = "baseline"
+
     task: TaskConfig = setting(REQUIRED, "What to predict for the rows.")
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
     tokenizer: TokenizerConfig | None = setting(None, "Set by tasks on symbols.", internal=True)
@@ -405,6 +437,8 @@ class BaselineConfig(CommandConfig):
 @dataclass
 class CompareConfig(CommandConfig):
     """Compare runs: settings that differ, scores over seeds, paired differences and their tests."""
+
+    command: ClassVar[str] = "compare"
 
     runs: list[str] = setting(REQUIRED, "Folders of runs or sweeps, given without a name: outputs/train/sst2/*.")
     reference: str | None = setting(None, "The run that the others are compared with; null: the best one.")

@@ -15,6 +15,7 @@ from encoderlab.config.commands import (
     AsPretrained,
     AttentionConfig,
     BaselineConfig,
+    CommandConfig,
     CompareConfig,
     DataConfig,
     DistillConfig,
@@ -93,24 +94,25 @@ ALIASES = {  # what other libraries call some settings
 }
 MAPPINGS = ("task.class_weights", "task.thresholds", "dataset.label_names")
 GROUPS = {group for group, _ in SCHEMAS}
-COMMAND_CONFIGS: dict[str, type] = {
-    "train": RunConfig,
-    "eval": EvalConfig,
-    "predict": PredictConfig,
-    "select": SelectConfig,
-    "label": LabelConfig,
-    "serve": ServeConfig,
-    "attention": AttentionConfig,
-    "explain": ExplainConfig,
-    "pretrain": PretrainConfig,
-    "finetune": FinetuneConfig,
-    "distill": DistillConfig,
-    "embed": EmbedConfig,
-    "export": ExportConfig,
-    "data": DataConfig,
-    "baseline": BaselineConfig,
-    "compare": CompareConfig,
-}
+_CONFIGS: tuple[type[CommandConfig], ...] = (
+    RunConfig,
+    EvalConfig,
+    PredictConfig,
+    SelectConfig,
+    LabelConfig,
+    ServeConfig,
+    AttentionConfig,
+    ExplainConfig,
+    PretrainConfig,
+    FinetuneConfig,
+    DistillConfig,
+    EmbedConfig,
+    ExportConfig,
+    DataConfig,
+    BaselineConfig,
+    CompareConfig,
+)
+COMMAND_CONFIGS: dict[str, type] = {kind.command: kind for kind in _CONFIGS}
 
 
 @cache

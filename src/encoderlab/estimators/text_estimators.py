@@ -126,7 +126,7 @@ class _TextEstimator(BaseEstimator):
                 folder = Path(stack.enter_context(TemporaryDirectory(prefix="encoderlab-fit-")))
                 rows.write(folder / "rows.parquet")
                 command = "train" if self.init_from is None else "finetune"
-                self.model_ = _trained(self._config(folder, command, rows), command)
+                self.model_ = _trained(self._config(folder, command, rows))
         except DataError as error:
             _refuse(error)
         except (SettingError, TrainingError) as error:
@@ -268,9 +268,9 @@ class TextRegressor(RegressorMixin, _TextEstimator):
         return np.array([answer.number for answer in self._predictions(X)], dtype=np.float64)
 
 
-def _trained(config: RunConfig, command: str) -> Model:
+def _trained(config: RunConfig) -> Model:
     """Return the model that a run trains, which keeps nothing of its folder."""
-    prepared = _weighted(prepare(config, command, SINGLE_PROCESS, scored=False))
+    prepared = _weighted(prepare(config, SINGLE_PROCESS, scored=False))
     with prepared.open_run() as run:
         prepared.announce(run)
         result = fit_best(prepared.model, prepared.rows, run, prepared.micro_batches, prepared.head_alone)

@@ -74,10 +74,10 @@ def _finish_task(
     notes = [*result.notes, *prepared.notes, *prepared.data_notes, *prepared.model.task.threshold_notes(scores)]
     notes += [note for note in about_rows if note]
     init_from = config.starts_from
-    summary = summary_of(prepared.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
+    summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
     simple_models = _baselines(data, split, prepared.model)
     report = reports.build_report({**summary, "data_notes": prepared.data_notes}, scores, simple_models)
-    facts = run_facts(run, prepared.command)
+    facts = run_facts(run)
 
     # The model comes before the report, which says that the run is finished.
     longest_row = int(prepared.rows["train"].epoch(EVALUATION_SEED, 0).lengths.max())
@@ -136,7 +136,7 @@ def _finish_encoder(
     # By the rules as set: `model` has the threshold that was fitted, and `prepared.model` has not.
     notes = [*result.notes, *prepared.notes, *prepared.data_notes]
     init_from = config.starts_from
-    summary = summary_of(prepared.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
+    summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
     if isinstance(data, Data):
         report = reports.run_report({**summary, "data_notes": prepared.data_notes}, scores)
     elif isinstance(config.task, PretrainingConfig):
@@ -144,7 +144,7 @@ def _finish_encoder(
     else:
         teacher = str(getattr(config, "teacher", None))
         report = reports.run_report(summary, scores, teacher=teacher, pairs=pair_facts(rows["train"], data))
-    facts = run_facts(run, prepared.command)
+    facts = run_facts(run)
     model.provenance = Provenance(result.checkpoint, bool(model.labels), data.fingerprints())
     save_model(model, run.model_folder, model_card(report, facts))
     reports.write_encoder_report(run.folder, report, facts)

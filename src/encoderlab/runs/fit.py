@@ -328,7 +328,7 @@ class _SavedSteps:
         self.last = progress.step
 
 
-def dry_run(model: Model, rows: Mapping[str, Rows], micro_batches: MicroBatchCount, command: str) -> None:
+def dry_run(model: Model, rows: Mapping[str, Rows], micro_batches: MicroBatchCount) -> None:
     """Take the first steps of the run, and print what the whole run would take.
 
     `rows` are those of `train` and of the splits that are scored. The model's weights are changed. All processes of a
@@ -360,7 +360,7 @@ def dry_run(model: Model, rows: Mapping[str, Rows], micro_batches: MicroBatchCou
     within = f" within training.budget={training.budget}" if budget else ""
     peak = _peak_memory(model.compute.device)
     lines = {
-        f"{command} {config.task.name}, seed {config.seed}": "dry run: only the cache is written",
+        f"{config.command} {config.task.name}, seed {config.seed}": "dry run: only the cache is written",
         "Parameters": f"{network.n_parameters:,} ({parts}){f'; {frozen:,} frozen' if frozen else ''}",
         "Choices": "; ".join([*model.choices, str(micro_batches)]),
         "Rows": ", ".join(f"{len(split_rows):,} {name}" for name, split_rows in rows.items()),

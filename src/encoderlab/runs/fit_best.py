@@ -104,7 +104,7 @@ def _keep_better(
 
 
 def prepare_head_alone(
-    model: Model, data: Data, rows: Mapping[str, Rows], command: str, micro_batches: MicroBatchCount
+    model: Model, data: Data, rows: Mapping[str, Rows], micro_batches: MicroBatchCount
 ) -> tuple[HeadAlone | None, list[str]]:
     """Return the head alone if it was asked for, or may turn out to be better than the finetuned model, and notes.
 
@@ -117,7 +117,7 @@ def prepare_head_alone(
     if training.freeze_layers == ALL_LAYERS:
         asked_for = {"step": 0, "chosen_by": f"training.freeze_layers={ALL_LAYERS}", "chosen_on": None}
         return fit_head_alone(model, rows, asked_for | {"head_alone": {"kept": True}}), []
-    if command != "finetune" or training.keep is not Keep.best:
+    if model.config.command != "finetune" or training.keep is not Keep.best:
         return None, []
     if not data.has_validation:
         return _chosen_by_folds(model, data, rows, micro_batches)

@@ -20,10 +20,10 @@ from encoderlab.runs.tracking import check_trackers
 from encoderlab.system.device import set_up_compute
 from encoderlab.system.processes import Processes, stop_if_interrupted
 
-Train = Callable[[AnyRunConfig, str, Processes], Run | None]
+Train = Callable[[AnyRunConfig, Processes], Run | None]
 
 
-def cross_validate(config: AnyRunConfig, command: str, processes: Processes, train: Train[AnyRunConfig]) -> Run | None:
+def cross_validate(config: AnyRunConfig, processes: Processes, train: Train[AnyRunConfig]) -> Run | None:
     """Call `train` for each of `config.folds` folds, and report all of them together; return the run of all.
 
     The `processes` share each fold, one fold after another.
@@ -34,7 +34,7 @@ def cross_validate(config: AnyRunConfig, command: str, processes: Processes, tra
     assert config.folds is not None
     is_dry = config.dry_run
     resume = config.resume or (AUTO if config.run_dir is not None else None)
-    requested = settings_to_run_with(replace(config, resume=resume, dry_run=False), command, processes)
+    requested = settings_to_run_with(replace(config, resume=resume, dry_run=False), processes)
     check_trackers(requested)
 
     # All rows are read once, to know which fold each of them is in.
@@ -43,7 +43,7 @@ def cross_validate(config: AnyRunConfig, command: str, processes: Processes, tra
     if is_dry:
         print_lines(f"{config.folds} folds take {config.folds} runs like this one, the first:")
         first = _settings_of_fold(requested, 1, dry_run=True)
-        return train(first, command, processes)
+        return train(first, processes)
 
     training = requested.training
     compute = set_up_compute(
@@ -53,7 +53,7 @@ def cross_validate(config: AnyRunConfig, command: str, processes: Processes, tra
         deterministic=training.deterministic,
         processes=processes,
     )
-    with open_run(requested, command, data, compute, processes, requested=requested) as run:
+    with open_run(requested, data, compute, processes, requested=requested) as run:
         # What the frequencies of labels decide is the same in every fold.
         tested = data.survey[OUT_OF_FOLD]
         task, _ = requested.task.settled(data.labels, tested, has_validation=True)
@@ -63,10 +63,10 @@ def cross_validate(config: AnyRunConfig, command: str, processes: Processes, tra
         staying = replace(processes, stay=True)  # for the next fold
         runs = []
         for number in range(1, (requested.folds or 0) + 1):
-            runs.append(_fold_run(shared, command, run, number, train, staying))
+            runs.append(_fold_run(shared, run, number, train, staying))
         processes.leave()
         if processes.is_main:
-            report_folds(run, command, data, folded, runs)
+            report_folds(run, data, folded, runs)
     return run
 
 
@@ -88,9 +88,7 @@ def _settings_of_fold(config: AnyRunConfig, number: int, **further: Any) -> AnyR
     return replace(config, **own | further)
 
 
-def _fold_run(
-    config: AnyRunConfig, command: str, run: Run, number: int, train: Train[AnyRunConfig], processes: Processes
-) -> Run:
+def _fold_run(config: AnyRunConfig, run: Run, number: int, train: Train[AnyRunConfig], processes: Processes) -> Run:
     """Return the finished run of a fold; an interrupted one is resumed with its own settings."""
     stop_if_interrupted(processes)
     fold_run = Run(run.fold(number))
@@ -103,12 +101,12 @@ def _fold_run(
     if began:
         # Only the hardware may be another one; everything else is as the fold was started.
         further |= {"resume": str(fold_run.folder), "overrides": sorted(HARDWARE)}
-    train(_settings_of_fold(config, number, **further), command, processes)
+    train(_settings_of_fold(config, number, **further), processes)
     with processes.main_process_first():  # the others wait for its report
         return fold_run
 
 
-def report_folds(run: Run, command: str, data: Data, folded: Folded, runs: Sequence[Run]) -> None:
+def report_folds(run: Run, data: Data, folded: Folded, runs: Sequence[Run]) -> None:
     """Write predictions.csv, label_errors.csv (of labelled texts), report.html and report.json; show the scores."""
     rows = folded.rows
     labels = data.labels
@@ -125,6 +123,6 @@ def report_folds(run: Run, command: str, data: Data, folded: Folded, runs: Seque
             reports.add_random_rows(report, table, drawn)
     judged = rows.target in ("label", "label_set")
     to_check = reports.labels_to_check(table, labels, rows.target) if judged else None
-    reports.write_folds_report(run.folder, report, run_facts(run, command), table, to_check)
+    reports.write_folds_report(run.folder, report, run_facts(run), table, to_check)
     files = files_of(run, "page", "report", "predictions", *["label_errors"] * judged)
     reports.show_folds_report(report, to_check, files)

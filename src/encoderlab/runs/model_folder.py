@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +110,7 @@ def config_json(model: Model) -> dict[str, Any]:
 
 def _settings_of_any_run(config: RunConfig) -> RunConfig:
     """Return the settings that any run has, without those of a single command, such as init_from."""
-    return RunConfig(**{name: getattr(config, name) for name in RunConfig.__dataclass_fields__})
+    return RunConfig(**{one.name: getattr(config, one.name) for one in fields(RunConfig)})
 
 
 def encoder_shape(config: RunConfig) -> ModelConfig:

@@ -53,7 +53,6 @@ class PreparedRun:
     splits that are scored. `head_alone` is compared with the finetuned model or replaces it; None: neither.
     """
 
-    command: str
     requested: RunConfig
     data: Data | Documents
     model: Model
@@ -69,7 +68,6 @@ class PreparedRun:
         model = self.model
         return open_run(
             model.config,
-            self.command,
             self.data,
             model.compute,
             model.processes,
@@ -90,15 +88,15 @@ class PreparedRun:
         print_lines(parameters, *model.choices, str(self.micro_batches), length, f"run folder {run.folder}")
 
 
-def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bool = True) -> PreparedRun:
+def prepare(config: RunConfig, processes: Processes, *, scored: bool = True) -> PreparedRun:
     """Read the data and the weights to start from, settle every open setting, and build the model and its rows.
 
     Unless a split is to be `scored`, none needs to have labels. Raises SettingError or DataError, each with a remedy,
     for anything that does not fit together or this machine.
     """
     # A run that is resumed brings its settings. Only here are there two configs: what was asked for, and what it gives.
-    requested = settings_to_run_with(config, command, processes)
-    _check_command(requested, command, processes)
+    requested = settings_to_run_with(config, processes)
+    _check_command(requested, processes)
     threads = threads_of(requested, processes)
 
     # The encoder to start from is read first, so that what does not match it is refused at once.
@@ -141,7 +139,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
     # What is set once the rows are known: a head that starts at a linear model, the head alone, a compiled encoder.
     head_alone = None
     if isinstance(data, Data) and not config.dry_run:
-        head_alone, more = prepare_head_alone(model, data, rows, command, micro_batches)
+        head_alone, more = prepare_head_alone(model, data, rows, micro_batches)
         notes += more
         notes += start_at_linear_head(model, data, rows)
     model.compiled = compile_if_it_pays(model, rows["train"])
@@ -150,7 +148,7 @@ def prepare(config: RunConfig, command: str, processes: Processes, *, scored: bo
     notes = recorded_notes(config, processes) or notes
     for source in (teacher, further):
         files |= {} if source is None else source.fingerprints()
-    return PreparedRun(command, requested, data, model, rows, micro_batches, notes, data_notes, files, head_alone)
+    return PreparedRun(requested, data, model, rows, micro_batches, notes, data_notes, files, head_alone)
 
 
 def open_teacher(config: RunConfig) -> Teacher | None:
@@ -227,12 +225,13 @@ def micro_batch_count(requested: RunConfig, config: RunConfig, processes: Proces
     return MicroBatchCount.from_settings(accumulate_as_set(requested, processes), config.training, processes)
 
 
-def _check_command(config: RunConfig, command: str, processes: Processes) -> None:
+def _check_command(config: RunConfig, processes: Processes) -> None:
     """Raise SettingError for a task that another command trains, a teacher that cannot teach it, or processes that
     cannot train it as set.
     """
     check_trackers(config)
     task = config.task
+    command = config.command
     if command == "pretrain" and task.command != "pretrain":
         problem = f"task={task.name} needs labels, which pretraining does not use"
         raise SettingError(problem, remedy=f"Remove task, or run encoderlab train task={task.name}")

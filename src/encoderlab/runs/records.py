@@ -46,7 +46,6 @@ CARD = "README.md"
 @contextmanager
 def open_run(
     config: RunConfig,
-    command: str,
     data: Data | Documents,
     compute: Compute,
     processes: Processes,
@@ -64,14 +63,14 @@ def open_run(
 
     def opened() -> AbstractContextManager[Run]:
         if config.resume is None:
-            return Run.new(config.run_dir, command, config.task.name)
+            return Run.new(config.run_dir, config.command, config.task.name)
         run = Run(config.resume)
         _refuse_changed_data(run, config, data, files or {})
-        return run.reopened(command)
+        return run.reopened(config.command)
 
     with processes.entered_by_main(opened) as run:
         if processes.is_main:
-            record_start(run, command, config, compute, data=data, requested=requested, files=files, notes=notes)
+            record_start(run, config, compute, data=data, requested=requested, files=files, notes=notes)
         yield run
 
 
@@ -96,7 +95,6 @@ def print_lines(*lines: str) -> None:
 
 def record_start(
     run: Run,
-    command: str,
     config: CommandConfig,
     compute: Compute,
     *,
@@ -114,7 +112,7 @@ def record_start(
     """
     device_name = torch.cuda.get_device_name(compute.device) if compute.device.type == "cuda" else None
     record: dict[str, Any] = {
-        "command": command,
+        "command": config.command,
         "argv": sys.argv,
         "overrides": None if run.is_nested else config.overrides,  # of a fold, they are the cross-validation's
         "versions": {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
@@ -185,7 +183,7 @@ def summary_of(
     }
 
 
-def run_facts(run: Run, command: str) -> dict[str, Any]:
+def run_facts(run: Run) -> dict[str, Any]:
     """Return what a report states of a run besides its scores: its `environment`, its given `settings` by name, the
     `language` of its data, and what the card of the encoder states that it started from (`start`).
 
@@ -202,7 +200,7 @@ def run_facts(run: Run, command: str) -> dict[str, Any]:
             name, _, value = override.lstrip("+~").partition("=")
             given[name] = settings.get(name, value)
     else:  # started from Python
-        given = _unlike_own(dict(flat_settings(started.get("composed", {}))) or settings, command)
+        given = _unlike_own(dict(flat_settings(started.get("composed", {}))) or settings, started["command"])
     given = {name: value for name, value in given.items() if name not in ONLY_PLACES}
     language = settings.get("dataset.language")
     stated = without_folders({"environment": environment_of(run), "settings": given, "language": language})

@@ -50,7 +50,7 @@ AUTO = "auto"
 
 
 def settings_to_run_with(
-    config: AnyRunConfig, command: str, processes: Processes, explicit: Collection[str] | None = None
+    config: AnyRunConfig, processes: Processes, explicit: Collection[str] | None = None
 ) -> AnyRunConfig:
     """Return the settings of the run that `config.resume` names, with `resume` and `run_dir` its folder; those of a new
     run have no `resume`.
@@ -62,14 +62,14 @@ def settings_to_run_with(
     """
     if explicit is None and config.overrides is not None:
         explicit = {override.partition("=")[0].lstrip("+~") for override in config.overrides}
-    return processes.broadcast_from_main(lambda: _settings_to_run_with(config, command, explicit))
+    return processes.broadcast_from_main(lambda: _settings_to_run_with(config, explicit))
 
 
-def _settings_to_run_with(config: AnyRunConfig, command: str, explicit: Collection[str] | None) -> AnyRunConfig:
+def _settings_to_run_with(config: AnyRunConfig, explicit: Collection[str] | None) -> AnyRunConfig:
     if config.resume == AUTO:
-        settings = _latest_unfinished(config, command)
+        settings = _latest_unfinished(config)
     elif config.resume is not None:
-        settings = _named(config, command, config.resume, explicit)
+        settings = _named(config, config.resume, explicit)
     else:
         settings = None
     if settings is None:
@@ -137,23 +137,23 @@ def has_trained(config: RunConfig) -> bool:
     return config.resume is not None and Run(config.resume).has_checkpoint
 
 
-def _named(config: AnyRunConfig, command: str, resume: str, explicit: Collection[str] | None) -> AnyRunConfig:
+def _named(config: AnyRunConfig, resume: str, explicit: Collection[str] | None) -> AnyRunConfig:
     """Return the settings of the run in the folder `resume`."""
     run = Run(resume)
     if config.run_dir is not None and Path(config.run_dir).resolve() != run.folder.resolve():
         remedy = "Remove run_dir; a run resumes in its own folder"
         raise SettingError(f"run_dir={config.run_dir} is not resume={resume}", remedy=remedy)
-    return _merged(config, command, run, explicit, MAY_CHANGE)
+    return _merged(config, run, explicit, MAY_CHANGE)
 
 
-def _latest_unfinished(config: AnyRunConfig, command: str) -> AnyRunConfig | None:
+def _latest_unfinished(config: AnyRunConfig) -> AnyRunConfig | None:
     """Return the settings of the latest unfinished run that agrees with `config`; None if there is none."""
-    usual = (Path("outputs") / command / config.task.name).glob("*")
+    usual = (Path("outputs") / config.command / config.task.name).glob("*")
     folders = usual if config.run_dir is None else [Path(config.run_dir)]
     unfinished = [run for run in map(Run, folders) if run.config_file.is_file() and not run.finished]
     for run in sorted(unfinished, key=lambda run: run.config_file.stat().st_mtime_ns, reverse=True):
         try:
-            merged = _merged(config, command, run, None, LOGGING | HARDWARE)
+            merged = _merged(config, run, None, LOGGING | HARDWARE)
         except (SettingError, DataError):  # another run, or an unreadable one
             if config.run_dir is not None:
                 raise
@@ -165,14 +165,12 @@ def _latest_unfinished(config: AnyRunConfig, command: str) -> AnyRunConfig | Non
     return None
 
 
-def _merged(
-    config: AnyRunConfig, command: str, run: Run, explicit: Collection[str] | None, may_change: Set[str]
-) -> AnyRunConfig:
+def _merged(config: AnyRunConfig, run: Run, explicit: Collection[str] | None, may_change: Set[str]) -> AnyRunConfig:
     """Return the run's settings, with those that may change as now set. Raises SettingError naming every other
     difference, or if the run is finished.
     """
     record = environment_of(run)
-    _check_unfinished(run, record, command)
+    _check_unfinished(run, record, config.command)
     recorded = read_record(run.config_file, lambda text: settings_from_dict(yaml.safe_load(text), type(config)))
     settings = dict(flat_settings(plain(recorded)))
     changed = _changed(config, settings, record.get("composed", {}), explicit, may_change)
