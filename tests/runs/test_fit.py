@@ -14,7 +14,6 @@ from encoderlab.runs.journal import Progress
 from encoderlab.runs.run import Run
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.regression import RegressionConfig
-from encoderlab.training.batches import MicroBatchCount
 from encoderlab.training.config import Keep, TrainingConfig
 from tests.run_files import journal_of
 from tests.runs.small_model import TOKENIZER, labelled_rows, model_of
@@ -28,8 +27,8 @@ def fitted(run, validation=True, **settings):
     )
     model = model_of(training=training, dropout=0.1, initializer_range=0.02)
     run.folder.mkdir(exist_ok=True)
-    rows = {"train": labelled_rows(18)} | ({"validation": labelled_rows(9)} if validation else {})
-    return fit(model, rows, run, MicroBatchCount(1, "test")), model.network.state_dict()
+    ended = fit(model, labelled_rows(18), labelled_rows(9) if validation else None, run)
+    return ended, model.network.state_dict()
 
 
 @pytest.fixture
@@ -90,7 +89,7 @@ def test_a_checkpoint_of_another_model_is_refused(run):
     fitted(run)
     other = model_of(training=TrainingConfig(steps=9, batch_size=6), d_model=16)
     with pytest.raises(DataError, match="checkpoint"):
-        fit(other, {"train": labelled_rows(18)}, run, MicroBatchCount(1, "test"))
+        fit(other, labelled_rows(18), None, run)
 
 
 def scored(precision):

@@ -93,14 +93,14 @@ def test_only_training_counts_as_training_time(tmp_path, clock):
     with Journal(tmp_path / "metrics.jsonl", 100, 2, Progress()) as journal:
         clock.now += 3
         take(journal, 1)
-        journal.pause()
-        clock.now += 1000
-        journal.evaluation("validation", scores(), "accuracy")
-        clock.now += 1000
-        journal.resume()
+        with journal.paused():
+            clock.now += 1000
+            journal.evaluation("validation", scores(), "accuracy")
+            clock.now += 1000
         clock.now += 5
         take(journal, 2)
-        journal.pause()
+        with journal.paused():
+            clock.now += 1000
     assert journal.throughput()["train_seconds"] == 8.0
     assert journal.throughput()["tokens_per_second"] == 60 / 8
 

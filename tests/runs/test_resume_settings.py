@@ -18,7 +18,7 @@ from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.model.config import ModelConfig, Norm
 from encoderlab.runs.records import record_start, run_facts
-from encoderlab.runs.resume import settings_to_run_with, threads_of
+from encoderlab.runs.resume import began, settings_to_run_with
 from encoderlab.runs.run import Run
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS
@@ -172,5 +172,5 @@ def test_a_run_keeps_its_threads_on_the_same_machine_only(started, cores, thread
     record["hardware"]["cores"] += cores
     run.environment_file.write_text(json.dumps(record), encoding="utf-8")
     config = settings_of(resumable(resume=str(run.folder)), ["resume"])
-    assert threads_of(config, SINGLE_PROCESS) == threads
+    assert began(config, SINGLE_PROCESS).threads == threads
     assert config.training.threads is None, "what is decided anew elsewhere is no setting of the run"

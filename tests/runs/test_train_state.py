@@ -42,8 +42,8 @@ def begun(tmp_path_factory):
         )
         model = build_model(config, data, tokenizer, None, CPU, SINGLE_PROCESS)
         rows = model.task.rows(data.tokenize("train", tokenizer, cache), data.split("train").targets())
-        micro_batches = MicroBatchCount.from_settings(config.training.accumulate, config.training, SINGLE_PROCESS)
-        return TrainState(model, rows, micro_batches)
+        model.micro_batches = MicroBatchCount.from_settings(config.training.accumulate, config.training, SINGLE_PROCESS)
+        return TrainState(model, rows)
 
     return begun
 

@@ -20,8 +20,9 @@ from encoderlab.runs.fit import Result
 from encoderlab.runs.load_data import DocumentTokens, TextTokens, load_documents
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import open_model
-from encoderlab.runs.records import files_of, print_lines, record_start, run_facts, summary_of
+from encoderlab.runs.records import record_start, run_facts, summary_of
 from encoderlab.runs.run import Run, check_free
+from encoderlab.system.messages import print_lines
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.training.batches import EVALUATION_SEED, Rows
@@ -76,7 +77,7 @@ def _report(
     report = build_report({**summary, "data_notes": data_notes}, {split: scores}, {})
     facts = run_facts(run)
     write_report(run.folder, report, facts, data.split(split), scores, partial(word_importance, model))
-    files = files_of(run, "page", "report", "predictions", "plots")
+    files = run.files("page", "report", "predictions", "plots")
     show_report(report, files, [f"encoderlab predict run={shlex.quote(config.run)} text='...'"])
 
 
@@ -106,7 +107,7 @@ def _eval_on_documents(config: EvalConfig, model: Model, processes: Processes) -
             report = pretraining_report(summary, model, data, rows, by_split)
             write_encoder_report(run.folder, report, run_facts(run))
             line = f"encoderlab embed run={shlex.quote(config.run)} input=texts.txt output=vectors.npy"
-            show_report(report, files_of(run, "page", "report"), [line])
+            show_report(report, run.files("page", "report"), [line])
     return run
 
 

@@ -50,13 +50,14 @@ def train_once(config: RunConfig, processes: Processes) -> Run | None:
     # Read the data and the weights to start from, decide every open setting, build the model and the rows it reads.
     prepared = prepare(config, processes)
     if config.dry_run:
-        dry_run(prepared.model, prepared.rows, prepared.micro_batches)
+        dry_run(prepared.model, prepared.trained_on, prepared.rows)
         return None
 
     # From here on there is a run folder. It is complete when it has a report.
     with prepared.open_run() as run:
         prepared.announce(run)
-        result = fit_best(prepared.model, prepared.rows, run, prepared.micro_batches, prepared.head_alone)
+        validation = prepared.rows.get("validation")
+        result = fit_best(prepared.model, prepared.trained_on, validation, run, prepared.head_alone)
         model, scores = score(prepared.model, prepared.rows)
         processes.leave()  # baselines and the report may take longer than the others would wait
         if processes.is_main:

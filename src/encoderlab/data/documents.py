@@ -94,6 +94,7 @@ class Documents:
     reader: SentenceReader | None = None
     paired: ClassVar[bool] = False
     labels: ClassVar[list[str]] = []
+    survey: ClassVar[None] = None  # there are no labels to count
     decided: ClassVar[dict[str, Any]] = {}  # no setting of a dataset of documents is left open
 
     def read_by(self, language: str, min_characters: int, min_sentences: int) -> Documents:

@@ -273,7 +273,8 @@ def _trained(config: RunConfig) -> Model:
     prepared = _weighted(prepare(config, SINGLE_PROCESS, scored=False))
     with prepared.open_run() as run:
         prepared.announce(run)
-        result = fit_best(prepared.model, prepared.rows, run, prepared.micro_batches, prepared.head_alone)
+        validation = prepared.rows.get("validation")
+        result = fit_best(prepared.model, prepared.trained_on, validation, run, prepared.head_alone)
         model, _ = score(prepared.model, prepared.rows)
     data = cast("Data", prepared.data)
     dataset = replace(cast("FilesDataset", model.config.dataset), path=NOT_KEPT)
@@ -290,17 +291,17 @@ def _weighted(prepared: PreparedRun) -> PreparedRun:
     weights = np.asarray(carried[WEIGHT], np.float64)
     if not weights.any():
         raise DataError("All rows with a weight above 0 are held out", allowed="a weight above 0 in training")
-    rows = dict(prepared.rows)
-    train = cast("ExampleRows", rows["train"])
+    train = cast("ExampleRows", prepared.trained_on)
     further = len(train) - len(weights)  # the names of labels, and unlabelled texts, follow the rows
     if further:
         further_weights = np.ones(further) if train.weights is None else train.weights[len(weights) :]
         weights = np.concatenate([weights, weights.mean() * further_weights])
-    rows["train"] = train.weighted(weights)
+    weighted = train.weighted(weights)
     head_alone = prepared.head_alone
     if head_alone is not None:  # it was fitted without weights
-        head_alone = fit_head_alone(prepared.model, rows, head_alone.chosen)
-    return replace(prepared, rows=rows, head_alone=head_alone)
+        validation = prepared.rows.get("validation")
+        head_alone = fit_head_alone(prepared.model, weighted, validation, head_alone.chosen)
+    return replace(prepared, trained_on=weighted, head_alone=head_alone)
 
 
 def _refuse(error: UserError) -> NoReturn:

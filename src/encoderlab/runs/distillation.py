@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -121,23 +121,21 @@ class Teacher:
             raise DataError(problem, allowed=allowed, remedy=remedy)
         self.model.check_paired(data.paired)
 
-    def teach(
-        self, student: Model, start: Model | None, data: Data | Documents, rows: Mapping[str, Rows]
-    ) -> dict[str, Rows]:
-        """Return the rows with what the teacher says of them, and start a student without a `start` of its own from it.
+    def teach(self, student: Model, start: Model | None, data: Data | Documents, train: Rows) -> Rows:
+        """Return the training rows with what the teacher says of them, and start a student without a `start` of its own
+        from it.
 
         Raises SettingError or DataError if the teacher reads less, or other tokens, than the student.
         """
         if self.model is None:
-            task = cast("Any", rows["train"]).task
+            task = cast("Any", train).task
             teach_vectors(task, self.encoder, student.compute)
         if start is None:
             start_student(student, self.encoder, self.config.start)
         if self.model is None:
-            return dict(rows)
+            return train
         assert isinstance(data, Data)
-        train = taught_rows(self.config, self.model, student, data, cast("ExampleRows", rows["train"]))
-        return {**rows, "train": train}
+        return taught_rows(self.config, self.model, student, data, cast("ExampleRows", train))
 
     def fingerprints(self) -> dict[str, str]:
         """Return hashes of the teacher's weights and of the unlabelled texts, by the setting that names them."""

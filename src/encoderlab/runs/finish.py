@@ -25,13 +25,13 @@ from encoderlab.runs.load_data import pair_facts
 from encoderlab.runs.model import Model, Provenance
 from encoderlab.runs.model_folder import save_model
 from encoderlab.runs.prepare import PreparedRun
-from encoderlab.runs.records import files_of, run_facts, summary_of
+from encoderlab.runs.records import run_facts, summary_of
 from encoderlab.runs.run import Run
 from encoderlab.runs.scoring import novelty_of
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.pretraining import PretrainingConfig
 from encoderlab.tasks.sentence_rows import SentenceRows
-from encoderlab.training.batches import EVALUATION_SEED, Rows
+from encoderlab.training.batches import EVALUATION_SEED
 from encoderlab.training.checkpoint import keep_only_weights
 
 _TOKENS_AT_A_TIME = 10_000_000
@@ -63,7 +63,7 @@ def _finish_task(
     config = model.config
     if not scores:  # of very few rows, none were held out
         # the other processes have left
-        on_training = replace(model, processes=SINGLE_PROCESS).evaluate(_labelled_rows(prepared, data))
+        on_training = replace(model, processes=SINGLE_PROCESS).evaluate(prepared.rows["train"])
         scores = {"train": cast("PredictionScores", on_training)}
     split = reports.scored_split(scores)
 
@@ -80,11 +80,10 @@ def _finish_task(
     facts = run_facts(run)
 
     # The model comes before the report, which says that the run is finished.
-    longest_row = int(prepared.rows["train"].epoch(EVALUATION_SEED, 0).lengths.max())
+    longest_row = int(prepared.trained_on.epoch(EVALUATION_SEED, 0).lengths.max())
     model.provenance = Provenance(result.checkpoint, data.paired, data.fingerprints(), longest_row)
     head_alone = result.checkpoint.get("head_alone", {}).get("kept", False)
-    rows = {**prepared.rows, "train": _labelled_rows(prepared, data)}
-    model.novelty = novelty_of(model, rows, head_alone=head_alone)
+    model.novelty = novelty_of(model, prepared.rows, head_alone=head_alone)
     save_model(model, run.model_folder, model_card(report, facts, model.labels))
     examples = data.split(split)
     reports.write_report(run.folder, report, facts, examples, scores[split], partial(word_importance, model))
@@ -95,17 +94,8 @@ def _finish_task(
     commands = ("predict", "attention") if examples.holds_words else ("predict", "explain", "attention")
     following = [f"encoderlab {name} {named} {text}" for name in commands]
     following.append(f"encoderlab serve {named}")
-    files = files_of(run, "page", "report", "predictions", "plots", "model")
+    files = run.files("page", "report", "predictions", "plots", "model")
     reports.show_report(report, files, [] if run.is_nested else following)
-
-
-def _labelled_rows(prepared: PreparedRun, data: Data) -> Rows:
-    """Return the rows of the training split, without further texts that were trained on."""
-    split = data.split("train")
-    if len(prepared.rows["train"]) == len(split):
-        return prepared.rows["train"]
-    model = prepared.model
-    return model.task.rows_of_split(data.tokenize("train", model.tokenizer, model.config.cache), split)
 
 
 def _baselines(data: Data, split: str, model: Model) -> dict[str, Baseline]:
@@ -133,7 +123,6 @@ def _finish_encoder(
     """Save an encoder without a task, and write and show its report."""
     config = model.config
     rows: Mapping[str, Any] = prepared.rows
-    # By the rules as set: `model` has the threshold that was fitted, and `prepared.model` has not.
     notes = [*result.notes, *prepared.notes, *prepared.data_notes]
     init_from = config.starts_from
     summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
@@ -153,7 +142,7 @@ def _finish_encoder(
         f"encoderlab finetune task=intents init_from={folder}",
         f"encoderlab embed run={folder} input=texts.txt output=vectors.npy",
     ]
-    reports.show_report(report, files_of(run, "page", "report", "plots", "model"), following)
+    reports.show_report(report, run.files("page", "report", "plots", "model"), following)
 
 
 def pretraining_report(

@@ -30,7 +30,7 @@ from encoderlab.system.processes import Interrupted, deferred, stop_if_interrupt
 from encoderlab.training import checkpoint as checkpoints
 from encoderlab.training.batches import MicroBatchCount, Rows, RowStream, TrainingBatches
 from encoderlab.training.compilation import COMPILED
-from encoderlab.training.config import Keep, TrainingConfig, seconds_of, steps_per_epoch, total_steps
+from encoderlab.training.config import Keep, seconds_of, steps_per_epoch, total_steps
 from encoderlab.training.distribution import distribute
 from encoderlab.training.loop import Learner, Step, StepsWithinMemory, horizon_of
 from encoderlab.training.loss import LabelWeights
@@ -53,21 +53,20 @@ class Result:
     notes: list[str]
 
 
-def fit(model: Model, rows: Mapping[str, Rows], run: Run, micro_batches: MicroBatchCount) -> Result:
-    """Train the model in place on the rows of `train`, and leave the best checkpoint's weights in it.
+def fit(model: Model, trained_on: Rows, validation: Rows | None, run: Run) -> Result:
+    """Train the model in place on the rows `trained_on`, and leave the best checkpoint's weights in it.
 
     If the run has checkpoints, training resumes from the newest intact one, as if it had never stopped. Otherwise
-    one is written before the first step, so that a folder that cannot hold it is known at once. The rows of
-    `validation`, if any, choose the best checkpoint and stop early; without them the last one is kept. Raises
-    TrainingError if a step is not finite, DataError if all checkpoints are damaged, and Interrupted, after
-    saving a checkpoint, if a signal has come.
+    one is written before the first step, so that a folder that cannot hold it is known at once. The `validation`
+    rows, if any, choose the best checkpoint and stop early; without them the last one is kept. Raises TrainingError
+    if a step is not finite, DataError if all checkpoints are damaged, and Interrupted, after saving a checkpoint, if a
+    signal has come.
     """
     training = model.config.training
-    validation = rows.get("validation")
     processes = model.processes
 
     # Everything that the next step depends on: from the newest checkpoint, or as it is before the first step.
-    state = TrainState(model, rows["train"], micro_batches)
+    state = TrainState(model, trained_on)
     saved = _SavedSteps(run, state)
     saved.resume()
     saved.save()
@@ -79,57 +78,43 @@ def fit(model: Model, rows: Mapping[str, Rows], run: Run, micro_batches: MicroBa
     with _journal(model, run, state) as journal, deferred(), _objects_frozen():
 
         def evaluate_and_save() -> None:
-            # Pause the training clock while the model is scored and written.
-            journal.pause()
-            if validation is not None:
-                _score_and_record(trained, validation, progress, journal)
-            progress.evaluated = progress.step
-            saved.save()
-            journal.resume()
+            with journal.paused():
+                if validation is not None:
+                    _score_and_record(trained, validation, progress, journal)
+                progress.evaluated = progress.step
+                saved.save()
 
         try:
             # A run that was stopped between a step and its evaluation is evaluated now.
-            if is_due(evaluate_every, progress) and progress.evaluated != progress.step:
+            if progress.is_due(evaluate_every) and progress.evaluated != progress.step:
                 evaluate_and_save()
 
-            for step in remaining_steps(state):
+            for step in state.remaining_steps():
                 # One optimizer step has been taken. What happens between two of them, happens here.
                 progress.count(step)
                 journal.step(step)
                 threads.adapt()
                 stop_if_interrupted(processes)
-                if is_due(evaluate_every, progress):
+                if progress.is_due(evaluate_every):
                     evaluate_and_save()
-                elif is_due(training.checkpoint_every, progress):
-                    journal.pause()
-                    saved.save()
-                    journal.resume()
-                if stops_early(training, progress):
+                elif progress.is_due(training.checkpoint_every):
+                    with journal.paused():
+                        saved.save()
+                if progress.stops_early(training.patience):
                     break
 
             # Always evaluate and save after the last step.
             if progress.evaluated != progress.step:
                 evaluate_and_save()
         except Interrupted:
-            journal.pause()
-            saved.save()
+            with journal.paused():
+                saved.save()
             raise
 
     # The weights that the run is for.
     checkpoint, notes = _keep_weights(model, run, state)
     state.distributed.finish()
     return Result(checkpoint, journal.throughput(), notes)
-
-
-def is_due(every: int | None, progress: Progress) -> bool:
-    """Return whether something that happens every so many steps (None: never) happens after the last step."""
-    return every is not None and progress.step > 0 and progress.step % every == 0
-
-
-def remaining_steps(state: TrainState) -> Iterator[Step]:
-    """Yield each step that a run still has to take, after it has been taken; none if it has already stopped early."""
-    if not stops_early(state.model.config.training, state.progress):
-        yield from state.steps.take(state.learner, state.horizon, state.progress.step)
 
 
 def _score_and_record(model: Model, validation: Rows, progress: Progress, journal: Journal) -> None:
@@ -151,11 +136,6 @@ def has_learned(scores: SplitScores, weights: LabelWeights | None, progress: Pro
     frequency_loss = scores.loss_of_frequencies(None if weights is None else weights.double().cpu().numpy())
     has_fallen = frequency_loss is None or scores.values["loss"] < FALLEN * frequency_loss
     return has_fallen and progress.step > warmup * progress.total
-
-
-def stops_early(training: TrainingConfig, progress: Progress) -> bool:
-    """Return whether there have been as many evaluations without a better score as the settings allow."""
-    return training.patience is not None and progress.without_better >= training.patience
 
 
 @contextmanager
@@ -184,7 +164,7 @@ def _keep_weights(model: Model, run: Run, state: TrainState) -> tuple[dict[str, 
     training = model.config.training
     progress = state.progress
     notes = []
-    if stops_early(training, progress) and progress.step < progress.total:
+    if progress.stops_early(training.patience) and progress.step < progress.total:
         evaluations = f"{progress.without_better} evaluations without a better score"
         notes.append(f"Stopped early at step {progress.step:,} of {progress.total:,}: {evaluations}")
     last = {"step": progress.step, "chosen_by": "last step", "chosen_on": None}
@@ -219,7 +199,7 @@ class TrainState:
     call the same methods in the same order.
     """
 
-    def __init__(self, model: Model, train: Rows, micro_batches: MicroBatchCount) -> None:
+    def __init__(self, model: Model, train: Rows) -> None:
         config = model.config
         training = config.training
         self.model = model
@@ -244,7 +224,12 @@ class TrainState:
         batches = TrainingBatches(
             train, training, config.seed, model.tokenizer.pad_id, model.compute.device, self.processes
         )
-        self.steps = StepsWithinMemory(batches, micro_batches)
+        self.steps = StepsWithinMemory(batches, model.micro_batches)
+
+    def remaining_steps(self) -> Iterator[Step]:
+        """Yield each step that the run still has to take, after it has been taken; none if it has stopped early."""
+        if not self.progress.stops_early(self.model.config.training.patience):
+            yield from self.steps.take(self.learner, self.horizon, self.progress.step)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state, complete on the main process, as plain values. Raises as `NonFiniteGuard.read` does."""
@@ -328,21 +313,21 @@ class _SavedSteps:
         self.last = progress.step
 
 
-def dry_run(model: Model, rows: Mapping[str, Rows], micro_batches: MicroBatchCount) -> None:
+def dry_run(model: Model, trained_on: Rows, rows: Mapping[str, Rows]) -> None:
     """Take the first steps of the run, and print what the whole run would take.
 
-    `rows` are those of `train` and of the splits that are scored. The model's weights are changed. All processes of a
-    run call it. Raises MemoryTooSmallError and TrainingError as a run does.
+    `rows` are those of the splits, of which all but `train` are scored. The model's weights are changed. All processes
+    of a run call it. Raises MemoryTooSmallError and TrainingError as a run does.
     """
     config = model.config
     training = config.training
     network = model.network
 
     # How long one step takes here.
-    per_step = _seconds_per_step(model, rows["train"], micro_batches)
+    per_step = _seconds_per_step(model, trained_on)
 
     # How many steps and evaluations there would be, and how long they would take together.
-    n_rows = len(rows["train"])
+    n_rows = len(trained_on)
     per_epoch = steps_per_epoch(training, n_rows)
     budget = None if training.budget is None else seconds_of(training.budget)
     steps = total_steps(training, n_rows) if budget is None else max(int(budget / per_step), 1)
@@ -362,7 +347,7 @@ def dry_run(model: Model, rows: Mapping[str, Rows], micro_batches: MicroBatchCou
     lines = {
         f"{config.command} {config.task.name}, seed {config.seed}": "dry run: only the cache is written",
         "Parameters": f"{network.n_parameters:,} ({parts}){f'; {frozen:,} frozen' if frozen else ''}",
-        "Choices": "; ".join([*model.choices, str(micro_batches)]),
+        "Choices": "; ".join([*model.choices, str(model.micro_batches)]),
         "Rows": ", ".join(f"{len(split_rows):,} {name}" for name, split_rows in rows.items()),
         "Steps": f"{'about ' if budget else ''}{steps:,}{within} of {training.batch_size} rows "
         f"({steps / per_epoch:,.2f} epochs of {per_epoch:,}), {evaluations:,} evaluation{'s' * (evaluations != 1)}",
@@ -388,11 +373,11 @@ def _peak_memory(device: torch.device) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _seconds_per_step(model: Model, train: Rows, micro_batches: MicroBatchCount) -> float:
+def _seconds_per_step(model: Model, train: Rows) -> float:
     """Take the run's first steps; return the mean time of one."""
-    state = TrainState(model, train, micro_batches)
+    state = TrainState(model, train)
     times = [time.perf_counter()]
-    for step in state.steps.take(state.learner, state.horizon):
+    for step in state.remaining_steps():
         step.numbers()  # waits for the device
         times.append(time.perf_counter())
         timed = times[WARM_UP:]

@@ -29,11 +29,11 @@ from encoderlab.reports.wording import words_of
 from encoderlab.runs.fit import Result, TrainState, fit
 from encoderlab.runs.frozen import SHORTEST_RUN, set_linear_head, wants_linear_head
 from encoderlab.runs.model import Model
-from encoderlab.runs.resume import has_trained
+from encoderlab.runs.resume import continues_from_checkpoint
 from encoderlab.runs.run import Run
 from encoderlab.system.processes import SINGLE_PROCESS, stop_if_interrupted
 from encoderlab.tasks.rows import ExampleRows, PartOfRows
-from encoderlab.training.batches import MicroBatchCount, Rows
+from encoderlab.training.batches import Rows
 from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import ALL_LAYERS, Keep
 from encoderlab.training.distribution import is_sharded
@@ -56,22 +56,17 @@ class HeadAlone:
     chosen: dict[str, Any] | None = None
 
 
-def fit_best(
-    model: Model,
-    rows: Mapping[str, Rows],
-    run: Run,
-    micro_batches: MicroBatchCount,
-    head_alone: HeadAlone | None,
-) -> Result:
+def fit_best(model: Model, trained_on: Rows, validation: Rows | None, run: Run, head_alone: HeadAlone | None) -> Result:
     """Train the model as `fit` does, and leave the weights of the `head_alone` in it if these are better on validation,
     or were asked for. Raises as `fit` does.
     """
     if head_alone is None:
-        return fit(model, rows, run, micro_batches)
+        return fit(model, trained_on, validation, run)
     if head_alone.chosen is not None:
         return _keep_head_alone(model, head_alone, head_alone.chosen)
-    result = fit(model, rows, run, micro_batches)
-    checkpoint, note = _keep_better(model, head_alone, rows["validation"], result.checkpoint)
+    result = fit(model, trained_on, validation, run)
+    assert validation is not None, "the head alone was to be compared on it"
+    checkpoint, note = _keep_better(model, head_alone, validation, result.checkpoint)
     return Result(checkpoint, result.throughput, [note, *result.notes])
 
 
@@ -104,29 +99,33 @@ def _keep_better(
 
 
 def prepare_head_alone(
-    model: Model, data: Data, rows: Mapping[str, Rows], micro_batches: MicroBatchCount
+    model: Model, data: Data, rows: Mapping[str, Rows], trained_on: Rows
 ) -> tuple[HeadAlone | None, list[str]]:
     """Return the head alone if it was asked for, or may turn out to be better than the finetuned model, and notes.
 
-    The head of `model` has not been fitted yet, and stays as it is. Every process fits the same head. Raises
-    SettingError if it was asked for, and the model is to be sharded.
+    `rows` are those of the splits; the model is `trained_on` those of `train` and perhaps further ones. Its head has
+    not been fitted yet, and stays as it is. Of a few rows without validation, copies of the model are trained on folds
+    to compare the two. Every process fits the same head. Raises SettingError if it was asked for, and the model is to
+    be sharded.
     """
     training = model.config.training
     if not _can_be_fitted(model):
         return None, []
     if training.freeze_layers == ALL_LAYERS:
         asked_for = {"step": 0, "chosen_by": f"training.freeze_layers={ALL_LAYERS}", "chosen_on": None}
-        return fit_head_alone(model, rows, asked_for | {"head_alone": {"kept": True}}), []
+        return fit_head_alone(model, trained_on, None, asked_for | {"head_alone": {"kept": True}}), []
     if model.config.command != "finetune" or training.keep is not Keep.best:
         return None, []
     if not data.has_validation:
-        return _chosen_by_folds(model, data, rows, micro_batches)
+        return _chosen_by_folds(model, data, cast("ExampleRows", rows["train"]), trained_on)
 
     # A run of a few steps is a trial, and of very many rows an encoder learns more than its head does.
     n_rows = len(data.split("train"))
     is_trial = training.steps is not None and training.steps < SHORTEST_RUN
     few_enough = n_rows <= MOST_FROZEN_ROWS and n_rows * len(model.labels) <= MOST_FROZEN_CELLS
-    return (fit_head_alone(model, rows) if few_enough and not is_trial else None), []
+    if is_trial or not few_enough:
+        return None, []
+    return fit_head_alone(model, trained_on, rows["validation"]), []
 
 
 def _can_be_fitted(model: Model) -> bool:
@@ -150,16 +149,19 @@ def _can_be_fitted(model: Model) -> bool:
     return False
 
 
-def fit_head_alone(model: Model, rows: Mapping[str, Rows], chosen: dict[str, Any] | None = None) -> HeadAlone:
-    """Return `model` as it is before its first step with a head that is fitted to the rows of `train`; unless it was
+def fit_head_alone(
+    model: Model, trained_on: Rows, validation: Rows | None, chosen: dict[str, Any] | None = None
+) -> HeadAlone:
+    """Return `model` as it is before its first step with a head that is fitted to the rows `trained_on`; unless it was
     `chosen` already, with its scores on validation.
     """
     started = time.perf_counter()
     alone = _copy(model)
-    set_linear_head(alone, cast("ExampleRows", rows["train"]), tuned=True)
+    set_linear_head(alone, cast("ExampleRows", trained_on), tuned=True)
     scores = None
     if chosen is None:
-        scores = cast("PredictionScores", alone.evaluate(rows["validation"]))
+        assert validation is not None, "it is compared on validation"
+        scores = cast("PredictionScores", alone.evaluate(validation))
     return HeadAlone(weights_of(alone.network), time.perf_counter() - started, scores, chosen)
 
 
@@ -222,24 +224,22 @@ class Comparison:
 
 
 def _chosen_by_folds(
-    model: Model, data: Data, rows: Mapping[str, Rows], micro_batches: MicroBatchCount
+    model: Model, data: Data, train: ExampleRows, trained_on: Rows
 ) -> tuple[HeadAlone | None, list[str]]:
-    """Return the head alone if a cross-validation of both favours it, and a note; where that takes longer than some
-    seconds, nothing.
+    """Return the head alone if a cross-validation of both on the rows of `train` favours it, and a note; where that
+    takes longer than some seconds, nothing.
 
-    A run that is resumed after its first step has compared both already.
+    Further rows are in no fold: their labels were learned from all rows of `train`. A run that continues from a
+    checkpoint has compared both already.
     """
     from sklearn.model_selection import StratifiedKFold
 
     config = model.config
-    train = cast("ExampleRows", rows["train"])
-    n_labelled = len(data.split("train"))
-    if n_labelled < len(train):  # the others' labels were learned from the rows of every fold
-        train = PartOfRows(train, np.arange(n_labelled))
     assert train.targets is not None and train.targets.of_rows is not None
     classes = train.targets.of_rows
     folds = min(FOLDS, int(np.unique(classes, return_counts=True)[1].min()))
-    if folds < 2 or has_trained(config) or config.task.fits_thresholds or not _takes_seconds(model, train):
+    can_compare = folds >= 2 and not config.task.fits_thresholds and _takes_seconds(model, train)
+    if not can_compare or continues_from_checkpoint(config):
         return None, []
     started = time.perf_counter()
     alone = np.empty(len(classes), np.int64)
@@ -247,7 +247,7 @@ def _chosen_by_folds(
     starts_linear = wants_linear_head(model, data)
     with torch.random.fork_rng():  # the run draws what it would draw without the folds
         for own, others in StratifiedKFold(folds, shuffle=True, random_state=config.seed).split(classes, classes):
-            alone[others], finetuned[others] = _fold(model, train, own, others, micro_batches, starts_linear)
+            alone[others], finetuned[others] = _fold(model, train, own, others, starts_linear=starts_linear)
     _, positive = config.task.two_class_rule(model.labels)
     name = model.task.main_score
     scores = [classification_scores(classes, side, model.labels, name, positive) for side in (alone, finetuned)]
@@ -258,7 +258,7 @@ def _chosen_by_folds(
     if not kept:
         return None, [note]
     chosen = {"step": 0, "chosen_by": name, "chosen_on": "cross-validation"}
-    return fit_head_alone(model, rows, chosen | {"head_alone": comparison.recorded(kept=True)}), [note]
+    return fit_head_alone(model, trained_on, None, chosen | {"head_alone": comparison.recorded(kept=True)}), [note]
 
 
 def _takes_seconds(model: Model, train: ExampleRows) -> bool:
@@ -271,12 +271,7 @@ def _takes_seconds(model: Model, train: ExampleRows) -> bool:
 
 
 def _fold(
-    model: Model,
-    train: ExampleRows,
-    own: np.ndarray,
-    others: np.ndarray,
-    micro_batches: MicroBatchCount,
-    starts_linear: bool,
+    model: Model, train: ExampleRows, own: np.ndarray, others: np.ndarray, *, starts_linear: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the classes that the head alone and a finetuned model predict for the `others`, fitted to its `own` rows
     alone: [others] each.
@@ -289,8 +284,8 @@ def _fold(
     finetuned = _copy(model)
     if starts_linear:
         set_linear_head(finetuned, fitted)
-    state = TrainState(finetuned, fitted, micro_batches)
-    for _ in state.steps.take(state.learner, state.horizon):
+    state = TrainState(finetuned, fitted)
+    for _ in state.remaining_steps():
         stop_if_interrupted(model.processes)
     state.distributed.finish()
     return by_head, cast("PredictionScores", finetuned.evaluate(held_out)).predicted

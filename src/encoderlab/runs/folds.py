@@ -11,13 +11,14 @@ from encoderlab.data.data import Data
 from encoderlab.data.examples import Folded
 from encoderlab.reports import folds as reports
 from encoderlab.reports.folds import OUT_OF_FOLD
-from encoderlab.runs.records import files_of, open_run, print_lines, run_facts
-from encoderlab.runs.resume import AUTO, HARDWARE, environment_of, settings_to_run_with, threads_of
+from encoderlab.runs.records import open_run, run_facts
+from encoderlab.runs.resume import AUTO, HARDWARE, began, environment_of, settings_to_run_with
 from encoderlab.runs.run import Run
 from encoderlab.runs.selection import FEW_RANDOM, SELECTED, Reason
 from encoderlab.runs.settle import AnyRunConfig
 from encoderlab.runs.tracking import check_trackers
 from encoderlab.system.device import set_up_compute
+from encoderlab.system.messages import print_lines
 from encoderlab.system.processes import Processes, stop_if_interrupted
 
 Train = Callable[[AnyRunConfig, Processes], Run | None]
@@ -49,7 +50,7 @@ def cross_validate(config: AnyRunConfig, processes: Processes, train: Train[AnyR
     compute = set_up_compute(
         training.device,
         training.precision.value,
-        threads_of(requested, processes),
+        began(requested, processes).threads,
         deterministic=training.deterministic,
         processes=processes,
     )
@@ -124,5 +125,5 @@ def report_folds(run: Run, data: Data, folded: Folded, runs: Sequence[Run]) -> N
     judged = rows.target in ("label", "label_set")
     to_check = reports.labels_to_check(table, labels, rows.target) if judged else None
     reports.write_folds_report(run.folder, report, run_facts(run), table, to_check)
-    files = files_of(run, "page", "report", "predictions", *["label_errors"] * judged)
+    files = run.files("page", "report", "predictions", *["label_errors"] * judged)
     reports.show_folds_report(report, to_check, files)

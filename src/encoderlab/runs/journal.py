@@ -6,7 +6,8 @@ import json
 import math
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,14 @@ class Progress:
         self.examples += step.totals.examples
         self.tokens += step.totals.tokens
         self.padded_tokens += step.totals.padded_tokens
+
+    def is_due(self, every: int | None) -> bool:
+        """Return whether something that happens every so many steps (None: never) happens after the last step."""
+        return every is not None and self.step > 0 and self.step % every == 0
+
+    def stops_early(self, patience: int | None) -> bool:
+        """Return whether there have been as many evaluations without a better score as `patience` allows."""
+        return patience is not None and self.without_better >= patience
 
     def record_evaluation(self, score: float, loss: float, *, learned: bool = True) -> None:
         """Record the evaluation after the last step. Ties in the score go to the lower loss, and ties in both to the
@@ -122,13 +131,12 @@ class Journal:
             self._bar.set_postfix(self._shown, refresh=False)
         self._bar.update()
 
-    def pause(self) -> None:
-        """Stop the clock, until it is started with `resume`: what follows is not training."""
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the clock: what happens in this context is not training."""
         self._read_clock()
         self._is_running = False
-
-    def resume(self) -> None:
-        """Start the clock again."""
+        yield
         self._last = time.perf_counter()
         self._is_running = True
 

@@ -1,6 +1,6 @@
 """Reads the texts of a run, and tokenises them, each once; a task makes the rows that a model reads of the tokens.
 
-What must be known before is settled here: which rows are held out, besides the columns, which datasets settle.
+Which rows are held out is decided here, as soon as their number is known; the columns are decided by the dataset.
 """
 
 from __future__ import annotations

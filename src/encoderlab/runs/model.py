@@ -32,7 +32,7 @@ from encoderlab.system.device import Compute, set_up_compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import NO_ABSTENTION, Abstention, RowPrediction, Task
-from encoderlab.training.batches import Rows, scoring_batches
+from encoderlab.training.batches import WHOLE_BATCHES, MicroBatchCount, Rows, scoring_batches
 from encoderlab.training.distribution import distribution_in_words, is_sharded
 from encoderlab.training.evaluation import evaluate, predict_batches
 from encoderlab.training.loss import LabelWeights
@@ -68,8 +68,9 @@ class Model:
     `config` has the settings it was trained with, those of the encoder (`shape`) in full; `config.dataset` is None if
     there was no run, as for an encoder alone. `provenance` is None while it is trained. `pooler` holds the weights of
     BERT's pooler (`pool.dense.*`) that came with an encoder without a head: only a run that starts from it uses them.
-    `label_weights` weigh the labels in the loss, and `compiled` says whether the encoder is compiled, and why not. The
-    `processes` share its scoring. `novelty` says how unlike the training texts a text is (None: not known).
+    `label_weights` weigh the labels in the loss, `micro_batches` says how its batches are divided, and `compiled`
+    whether the encoder is compiled, and why not. The `processes` share its scoring. `novelty` says how unlike the
+    training texts a text is (None: not known).
     """
 
     config: RunConfig
@@ -80,6 +81,7 @@ class Model:
     pooler: dict[str, Tensor] = field(default_factory=dict)
     processes: Processes = SINGLE_PROCESS
     label_weights: LabelWeights | None = None
+    micro_batches: MicroBatchCount = WHOLE_BATCHES
     compiled: str | None = None
     novelty: Novelty | None = None
 

@@ -1,4 +1,7 @@
-"""Prepares a run: everything that is read, refused or decided before its folder exists and its first step is taken."""
+"""Prepares a run: everything that is read, refused or decided before its folder exists and its first step is taken.
+
+Of a few rows without validation, copies of the model are trained on folds here (`prepare_head_alone`).
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,13 @@ from encoderlab.runs.frozen import set_linear_head, wants_linear_head
 from encoderlab.runs.load_data import TextTokens, Tokens, load_data, pair_facts, splits_to_score, tokenize
 from encoderlab.runs.model import Model, build_network
 from encoderlab.runs.pretrained import load_into, load_start, shape_for, tokenizer_for
-from encoderlab.runs.records import open_run, print_lines
-from encoderlab.runs.resume import accumulate_as_set, has_trained, recorded_notes, settings_to_run_with, threads_of
+from encoderlab.runs.records import open_run
+from encoderlab.runs.resume import Began, began, continues_from_checkpoint, settings_to_run_with
 from encoderlab.runs.run import Run
 from encoderlab.runs.settle import Facts, settle
 from encoderlab.runs.tracking import check_trackers
 from encoderlab.system.device import Compute, set_up_compute
+from encoderlab.system.messages import print_lines
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.training.batches import MicroBatchCount, Rows
@@ -48,19 +52,21 @@ LINEAR_HEAD = "The head was initialised with a logistic regression on the vector
 class PreparedRun:
     """A run that is ready for its first step.
 
-    The `model` has the final settings; `requested` are those before the open ones were decided, and `notes` say what
-    was decided. `data_notes` say which rows are read in part. `rows` are those of `train` and of the
-    splits that are scored. `head_alone` is compared with the finetuned model or replaces it; None: neither.
+    The `model` has the final settings; `requested` are those before the open ones were decided (of a resumed run, its
+    own), and `notes` say what was decided. `data_notes` say which rows are read in part. `rows` are those of `train`
+    and of the splits that are scored; the model is `trained_on` those of `train`, and perhaps texts that nobody has
+    labelled and names of labels. `fingerprints` are those of what it reads besides the data, by the setting that names
+    it. `head_alone` is compared with the finetuned model or replaces it; None: neither.
     """
 
     requested: RunConfig
     data: Data | Documents
     model: Model
     rows: Mapping[str, Rows]
-    micro_batches: MicroBatchCount
+    trained_on: Rows
     notes: list[str]
     data_notes: list[str]
-    files: Mapping[str, str]
+    fingerprints: Mapping[str, str]
     head_alone: HeadAlone | None = None
 
     def open_run(self) -> AbstractContextManager[Run]:
@@ -73,7 +79,7 @@ class PreparedRun:
             model.processes,
             requested=self.requested,
             notes=self.notes,
-            files=self.files,
+            files=self.fingerprints,
         )
 
     def announce(self, run: Run) -> None:
@@ -81,11 +87,11 @@ class PreparedRun:
         model = self.model
         epoch = "window" if model.config.dataset.is_stream else "epoch"
         evaluated = "validation" in self.rows
-        length = length_in_words(model.config.training, len(self.rows["train"]), evaluated=evaluated, epoch=epoch)
+        length = length_in_words(model.config.training, len(self.trained_on), evaluated=evaluated, epoch=epoch)
         if self.head_alone is not None and self.head_alone.chosen is not None:
             length = "no steps: the head is a logistic regression on the encoder's vectors"
         parameters = f"{model.network.n_parameters:,} parameters"
-        print_lines(parameters, *model.choices, str(self.micro_batches), length, f"run folder {run.folder}")
+        print_lines(parameters, *model.choices, str(model.micro_batches), length, f"run folder {run.folder}")
 
 
 def prepare(config: RunConfig, processes: Processes, *, scored: bool = True) -> PreparedRun:
@@ -97,14 +103,15 @@ def prepare(config: RunConfig, processes: Processes, *, scored: bool = True) -> 
     # A run that is resumed brings its settings. Only here are there two configs: what was asked for, and what it gives.
     requested = settings_to_run_with(config, processes)
     _check_command(requested, processes)
-    threads = threads_of(requested, processes)
+    as_begun = began(requested, processes)
 
     # The encoder to start from is read first, so that what does not match it is refused at once.
-    start, files = load_start(requested, processes)
+    start, fingerprints = load_start(requested, processes)
     start_shape = shape_for(requested.task, start)
     teacher = open_teacher(requested)
 
-    # The main process reads and tokenises, and the others find its work in the cache.
+    # The main process reads and tokenises, and the others find its work in the cache: they enter once it has left, so
+    # nothing in here may wait for them.
     with processes.main_process_first():
         data = load_data(requested, scored=scored)
         names = splits_to_score(requested, data, scored=scored)
@@ -117,7 +124,7 @@ def prepare(config: RunConfig, processes: Processes, *, scored: bool = True) -> 
 
         # Every open setting is decided here, from facts alone. Whoever decides something prints its note; `notes`
         # collects them for the report.
-        compute = compute_for(requested, start_shape, threads, processes)
+        compute = compute_for(requested, start_shape, as_begun.threads, processes)
         is_tested = bool(names) or not scored
         facts = gather_facts(tokens, start_shape, teacher, compute, processes, is_tested=is_tested)
         config, notes = settle(requested, facts)
@@ -127,28 +134,28 @@ def prepare(config: RunConfig, processes: Processes, *, scored: bool = True) -> 
         rows, data_notes = rows_for(model, tokens)
         for note in (*notes, *data_notes):
             print(note, file=sys.stderr)
-        rows = taught(model, start, teacher, data, rows)
-    micro_batches = micro_batch_count(requested, config, processes)
+        trained_on = taught(model, start, teacher, data, rows["train"])
+    model.micro_batches = micro_batch_count(config, as_begun, processes)
 
     # What few labels are learned from besides their rows: the names of the labels, and texts that nobody has labelled.
     further = choose_further_texts(config, start, data, compute, processes)
     if further is not None:
-        rows["train"] = further.after(rows["train"], model)
+        trained_on = further.after(trained_on, model)
         notes += further.notes
 
     # What is set once the rows are known: a head that starts at a linear model, the head alone, a compiled encoder.
     head_alone = None
     if isinstance(data, Data) and not config.dry_run:
-        head_alone, more = prepare_head_alone(model, data, rows, micro_batches)
+        head_alone, more = prepare_head_alone(model, data, rows, trained_on)
         notes += more
-        notes += start_at_linear_head(model, data, rows)
-    model.compiled = compile_if_it_pays(model, rows["train"])
+        notes += start_at_linear_head(model, data, trained_on)
+    model.compiled = compile_if_it_pays(model, trained_on)
 
     # A resumed run has decided nothing: its report repeats what was decided when it began.
-    notes = recorded_notes(config, processes) or notes
+    notes = as_begun.notes or notes
     for source in (teacher, further):
-        files |= {} if source is None else source.fingerprints()
-    return PreparedRun(requested, data, model, rows, micro_batches, notes, data_notes, files, head_alone)
+        fingerprints |= {} if source is None else source.fingerprints()
+    return PreparedRun(requested, data, model, rows, trained_on, notes, data_notes, fingerprints, head_alone)
 
 
 def open_teacher(config: RunConfig) -> Teacher | None:
@@ -190,7 +197,7 @@ def gather_facts(
         row_lengths=tokens.row_lengths,
         n_rows=tokens.n_rows,
         labels=data.labels,
-        survey=data.survey if isinstance(data, Data) else None,
+        survey=data.survey,
         held_out="validation" in data.origin.get("taken_from_train", {}),
         has_validation=data.has_validation,
         is_tested=is_tested,
@@ -217,12 +224,12 @@ def rows_for(model: Model, tokens: Tokens) -> tuple[dict[str, Rows], list[str]]:
     return {**rows}, []
 
 
-def micro_batch_count(requested: RunConfig, config: RunConfig, processes: Processes) -> MicroBatchCount:
+def micro_batch_count(config: RunConfig, as_begun: Began, processes: Processes) -> MicroBatchCount:
     """Return in how many micro-batches a step is computed, and whether that may change when memory runs out."""
     if config.task.of_vectors:
         assert config.training.accumulate is not None
         return MicroBatchCount(config.training.accumulate, "of rows that are compared")
-    return MicroBatchCount.from_settings(accumulate_as_set(requested, processes), config.training, processes)
+    return MicroBatchCount.from_settings(as_begun.accumulate, config.training, processes)
 
 
 def _check_command(config: RunConfig, processes: Processes) -> None:
@@ -281,7 +288,7 @@ def build_model(
 
     # What the frequencies of labels say about the loss and a fresh head.
     label_weights = None
-    if isinstance(data, Data):
+    if data.survey is not None:
         label_weights = task.label_weights(data.survey["train"])
         task.start_head(network, data.survey["train"], label_weights)
 
@@ -293,17 +300,17 @@ def build_model(
     return Model(config, task, network, compute, processes=processes, label_weights=label_weights)
 
 
-def taught(
-    model: Model, start: Model | None, teacher: Teacher | None, data: Data | Documents, rows: dict[str, Rows]
-) -> dict[str, Rows]:
-    """Return the rows with what another encoder says of them: a teacher, or the one whose vectors the run keeps."""
+def taught(model: Model, start: Model | None, teacher: Teacher | None, data: Data | Documents, train: Rows) -> Rows:
+    """Return the rows of `train` with what another encoder says of them: a teacher, or the one whose vectors the run
+    keeps.
+    """
     if teacher is not None:
-        return teacher.teach(model, start, data, rows)
+        return teacher.teach(model, start, data, train)
     if model.config.task.of_vectors and start is not None:
         from encoderlab.runs.distillation import keep_vectors
 
-        keep_vectors(model, start, rows["train"])
-    return rows
+        keep_vectors(model, start, train)
+    return train
 
 
 def choose_further_texts(
@@ -325,7 +332,7 @@ def choose_further_texts(
     return further
 
 
-def start_at_linear_head(model: Model, data: Data, rows: Mapping[str, Rows]) -> list[str]:
+def start_at_linear_head(model: Model, data: Data, trained_on: Rows) -> list[str]:
     """Start the head at a linear model on frozen vectors where that helps; return a note if it does.
 
     A resumed run has a head already.
@@ -333,8 +340,8 @@ def start_at_linear_head(model: Model, data: Data, rows: Mapping[str, Rows]) -> 
     config = model.config
     if config.starts_from is None or not wants_linear_head(model, data):
         return []
-    if not has_trained(config):
-        set_linear_head(model, cast("ExampleRows", rows["train"]))
+    if not continues_from_checkpoint(config):
+        set_linear_head(model, cast("ExampleRows", trained_on))
         print(LINEAR_HEAD, file=sys.stderr)
     return [LINEAR_HEAD]
 

@@ -87,12 +87,6 @@ def _refuse_changed_data(run: Run, config: RunConfig, data: Data | Documents, fi
         raise DataError(problem, remedy="Restore them, or remove resume to start a new run")
 
 
-def print_lines(*lines: str) -> None:
-    """Print each of the lines to standard error, with a capital letter."""
-    for line in lines:
-        print(line[:1].upper() + line[1:], file=sys.stderr)
-
-
 def record_start(
     run: Run,
     config: CommandConfig,
@@ -103,7 +97,7 @@ def record_start(
     files: Mapping[str, str] | None = None,
     notes: list[str] | None = None,
 ) -> None:
-    """Write environment.json and then config.yaml, every setting with its final value: with that file a run has begun.
+    """Write environment.json and then config.yaml, the settings as settled: with that file a run has begun.
 
     environment.json is enough to explain later why two scores differ: versions, hardware, git commit, command line, and
     the data's statistics. The `requested` settings, before those left open were decided, are compared with a command
@@ -114,7 +108,7 @@ def record_start(
     record: dict[str, Any] = {
         "command": config.command,
         "argv": sys.argv,
-        "overrides": None if run.is_nested else config.overrides,  # of a fold, they are the cross-validation's
+        "overrides": None if run.is_nested else config.overrides,  # nobody types those of a fold
         "versions": {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
         "hardware": {
             "platform": platform.platform(),
@@ -248,16 +242,3 @@ def _card_of(init_from: str) -> Path | None:
         return model_folder(init_from, "init_from") / CARD
     except UserError:  # it was moved while the run trained
         return None
-
-
-def files_of(run: Run, *names: str) -> dict[str, str]:
-    """Return the paths of some of the run's files by name: page, report, predictions, plots, model."""
-    paths = {
-        "page": run.page_file,
-        "report": run.report_file,
-        "predictions": run.predictions_file,
-        "plots": run.plots_folder,
-        "model": run.model_folder,
-        "label_errors": run.label_errors_file,
-    }
-    return {name: str(paths[name]) for name in names}

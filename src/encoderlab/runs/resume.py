@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,47 +92,46 @@ def folds_of(config: RunConfig, processes: Processes) -> int | None:
     return processes.broadcast_from_main(recorded)
 
 
-def threads_of(config: RunConfig, processes: Processes) -> int | None:
-    """Return the number of threads to compute with: as set; a resumed run has the number that it began with on the same
-    cores, so that it rounds as before, and no longer follows the load. Otherwise, as on other cores, it is decided
-    anew: None.
+@dataclass(frozen=True, slots=True)
+class Began:
+    """What a run began with that its settled config.yaml does not say; of a new run, what is set.
+
+    `threads` to compute with: as set; a resumed run has the number that it began with on the same cores, so that it
+    rounds as before, and no longer follows the load. Otherwise, as on other cores, it is decided anew: None.
+    `accumulate` is `training.accumulate` as set; None if it was open then, and is not changed now. `notes` say what was
+    decided (None: the run is new, and decides now).
     """
-    resume = config.resume
-    if config.training.threads is not None or resume is None:
-        return config.training.threads
 
-    def recorded() -> int | None:
-        hardware = environment_of(Run(resume))["hardware"]
-        same_machine = hardware["cores"] == os.cpu_count() and hardware.get("processes") == processes.local_size
-        return hardware["threads"] if same_machine else None
-
-    return processes.broadcast_from_main(recorded)
+    threads: int | None
+    accumulate: int | None
+    notes: list[str] | None = None
 
 
-def accumulate_as_set(config: RunConfig, processes: Processes) -> int | None:
-    """Return `training.accumulate` as set; None if it was open when a resumed run began, and is not changed now."""
-    resume = config.resume
-    now = config.training.accumulate
-    if now is None or resume is None:
-        return now
-
-    def recorded() -> int | None:
-        began_with = environment_of(Run(resume)).get("composed", {}).get("training", {}).get("accumulate")
-        settled = read_record(Run(resume).config_file, lambda text: yaml.safe_load(text)["training"]["accumulate"])
-        return None if began_with is None and settled == now else now
-
-    return processes.broadcast_from_main(recorded)
-
-
-def recorded_notes(config: RunConfig, processes: Processes) -> list[str] | None:
-    """Return the notes of a run that is resumed, whose settings were decided when it began; None for a new run."""
+def began(config: RunConfig, processes: Processes) -> Began:
+    """Return what the run that `config.resume` names began with. Raises DataError if its records are damaged."""
+    training = config.training
     resume = config.resume
     if resume is None:
-        return None
-    return processes.broadcast_from_main(lambda: environment_of(Run(resume)).get("notes"))  # which other machines lack
+        return Began(training.threads, training.accumulate)
+
+    def recorded() -> Began:  # read by the main process, as other machines may lack the folder
+        run = Run(resume)
+        record = environment_of(run)
+        threads = training.threads
+        hardware = record["hardware"]
+        same_machine = hardware["cores"] == os.cpu_count() and hardware.get("processes") == processes.local_size
+        if threads is None and same_machine:
+            threads = hardware["threads"]
+        accumulate = record.get("composed", {}).get("training", {}).get("accumulate")
+        settled = read_record(run.config_file, lambda text: yaml.safe_load(text)["training"]["accumulate"])
+        if accumulate is not None or settled != training.accumulate:
+            accumulate = training.accumulate
+        return Began(threads, accumulate, record.get("notes"))
+
+    return processes.broadcast_from_main(recorded)
 
 
-def has_trained(config: RunConfig) -> bool:
+def continues_from_checkpoint(config: RunConfig) -> bool:
     """Return whether the run is resumed, and continues from a checkpoint."""
     return config.resume is not None and Run(config.resume).has_checkpoint
 

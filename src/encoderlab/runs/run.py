@@ -102,6 +102,18 @@ class Run:
         """Return the path of the labels of a cross-validation to check."""
         return self.folder / "label_errors.csv"
 
+    def files(self, *names: str) -> dict[str, str]:
+        """Return the paths of some of its files by name: page, report, predictions, plots, model, label_errors."""
+        paths = {
+            "page": self.page_file,
+            "report": self.report_file,
+            "predictions": self.predictions_file,
+            "plots": self.plots_folder,
+            "model": self.model_folder,
+            "label_errors": self.label_errors_file,
+        }
+        return {name: str(paths[name]) for name in names}
+
     @cached_property
     def report(self) -> dict[str, Any]:
         """Return the content of report.json. Raises SettingError if the folder is only a model."""

@@ -6,7 +6,8 @@ settings are decided in the order of the table; each function decides one row.
 
 | settings | decided by | from |
 | --- | --- | --- |
-| dataset.text, label, validation_fraction | `load_data`, before the rows are read | the columns, the number of rows |
+| dataset.text, label, sheet | `FilesDataset.read`, when the rows are read | the columns and their values |
+| dataset.validation_fraction | `load_data`, after the rows are read | the number of rows |
 | tokenizer.lowercase | `TokenizerConfig.for_task`, before the texts are tokenised | the kind of task |
 | model=as_pretrained, model.pairs | `settle_shape` | the starting encoder, whether rows are pairs |
 | task.* | `TaskConfig.settled` | the labels and numbers of the training rows |
@@ -90,7 +91,8 @@ class Facts:
 
 
 def settle(config: AnyRunConfig, facts: Facts) -> tuple[AnyRunConfig, list[str]]:
-    """Return the settings of a run with none left open, and a note on each decision that a user may want to know.
+    """Return the settings of a run with those decided that rows and encoder decide, and a note on each decision that a
+    user may want to know.
 
     Raises SettingError if settings contradict the starting encoder, DataError if no rows can be made of the data.
     """

@@ -18,6 +18,12 @@ def say(line: str) -> None:
     print(f"encoderlab: {line}", file=sys.stderr)
 
 
+def print_lines(*lines: str) -> None:
+    """Print each of the lines, with a capital letter."""
+    for line in lines:
+        print(line[:1].upper() + line[1:], file=sys.stderr)
+
+
 @cache
 def say_once(line: str) -> None:
     """Print a line, unless this process has printed it before: a file may be read several times."""

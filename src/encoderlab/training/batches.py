@@ -305,6 +305,9 @@ class MicroBatchCount:
         return f"batches in {self.number} micro-batch{'es' * (self.number > 1)} ({self.reason})"
 
 
+WHOLE_BATCHES = MicroBatchCount(1, "not divided")
+
+
 def initial_micro_batches(
     training: TrainingConfig, model: ModelConfig, longest: int, device: str, processes: int
 ) -> int:
