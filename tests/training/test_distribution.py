@@ -28,7 +28,7 @@ from encoderlab.system.device import Compute
 from encoderlab.metrics.texts import ClassificationMetrics
 from encoderlab.model.config import ModelConfig, Positions
 from encoderlab.model.heads import EncoderWithHeads, without_weights
-from encoderlab.training.distribution import ShardedModel, distribute
+from encoderlab.training.distribution import ShardedNetwork, distribute
 from encoderlab.training.config import Sharding, TrainingConfig
 from encoderlab.training.evaluation import evaluate
 from encoderlab.training.loop import Horizon
@@ -52,13 +52,13 @@ def batch(rank):
     return Batch(ids, ids * 0, None, torch.tensor([rank]), ids[0, :0], torch.tensor([rank]), None, 6)
 
 original = model(0)
-pieces = ShardedModel(original, processes, torch.device("cpu"))
+pieces = ShardedNetwork(original, processes, torch.device("cpu"))
 assert original.has_weights == processes.is_main, "the others never hold the whole model"
 initial = pieces.weights()
 assert all(torch.equal(weight, initial[name]) for name, weight in original.state_dict().items() if processes.is_main)
-scores = evaluate(pieces.model, [batch(processes.rank)], ClassificationMetrics(["a", "b", "c"]), compute, processes)
+scores = evaluate(pieces.network, [batch(processes.rank)], ClassificationMetrics(["a", "b", "c"]), compute, processes)
 assert scores.n == 2
-optimizer = build_optimizer(pieces.model, settings)
+optimizer = build_optimizer(pieces.network, settings)
 learner = Learner(pieces.for_forward, optimizer, settings, compute, processes=processes)
 steps = list(optimize(learner, [[batch(processes.rank)]] * 2, Horizon(2)))
 assert steps[-1].totals.examples == 2
@@ -68,8 +68,8 @@ assert weights.keys() == (original.state_dict().keys() if processes.is_main else
 assert len(state["state"]) == len(list(original.parameters()))
 assert all(kept["exp_avg"].shape == weight.shape for kept, weight in zip(
     state["state"].values(), [weight for group in build_optimizer(original, settings).param_groups for weight in group["params"]]))
-again = ShardedModel(model(1), processes, torch.device("cpu"))
-other = build_optimizer(again.model, settings)
+again = ShardedNetwork(model(1), processes, torch.device("cpu"))
+other = build_optimizer(again.network, settings)
 again.load(weights)
 again.load_optimizer_state(other, copy.deepcopy(state))  # the counts of steps are handed on as they are
 for run, its in ((pieces, optimizer), (again, other)):
@@ -91,11 +91,11 @@ for sharding in Sharding:
     settings = TrainingConfig(steps=3, batch_size=2, sharding=sharding)
     model = EncoderWithHeads(ModelConfig(n_layers=1, d_model=16, n_heads=2, max_length=8), 50, 0, HeadSizes(sequence_classes=3))
     run = distribute(model, settings, processes, torch.device("cpu"))
-    optimizer, modes = build_optimizer(run.model, settings), []
+    optimizer, modes = build_optimizer(run.network, settings), []
     learner = Learner(run.for_forward, optimizer, settings, compute, processes=processes)
     for step in optimize(learner, [[batch]] * 3, Horizon(3)):
-        modes.append({module.training for module in run.model.modules()})
-        evaluate(run.model, [batch], ClassificationMetrics(["a", "b", "c"]), compute, processes)
+        modes.append({module.training for module in run.network.modules()})
+        evaluate(run.network, [batch], ClassificationMetrics(["a", "b", "c"]), compute, processes)
     assert modes == [{True}] * 3, (sharding, modes)
     run.finish()
     assert {module.training for module in model.modules()} == {False}, sharding

@@ -71,7 +71,7 @@ def fit(model: Model, trained_on: Rows, validation: Rows | None, run: Run) -> Re
     saved.resume()
     saved.save()
     progress = state.progress
-    trained = replace(model, network=state.distributed.model)  # of several processes, perhaps a shard
+    trained = replace(model, network=state.distributed.network)  # of several processes, perhaps a shard
     evaluate_every = training.evaluate_every or state.per_epoch
     threads = ThreadsByLoad(model.compute)
 
@@ -211,7 +211,7 @@ class TrainState:
         self.distributed = distribute(model.network, training, self.processes, model.compute.device)
         self.learner = Learner(
             self.distributed.for_forward,
-            build_optimizer(self.distributed.model, training, model.compute.precision),
+            build_optimizer(self.distributed.network, training, model.compute.precision),
             training,
             model.compute,
             processes=self.processes,

@@ -33,9 +33,9 @@ STATE = "state.pt"
 NAME = re.compile(r"step-(\d+)")
 
 
-def weights_of(model: nn.Module) -> dict[str, Tensor]:
+def weights_of(network: nn.Module) -> dict[str, Tensor]:
     """Return the weights as they are stored: on the CPU and contiguous."""
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
 
 
 def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any]) -> Path:

@@ -24,32 +24,32 @@ from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import Sharding, TrainingConfig
 
 
-class WholeModel:
+class WholeNetwork:
     """A model that each process holds completely.
 
-    The loop calls `for_forward`; `model`, with the same weights, is what is optimised and, between steps, scored. All
+    The loop calls `for_forward`; `network`, with the same weights, is what is optimised and, between steps, scored. All
     processes call the same methods.
     """
 
-    def __init__(self, model: EncoderWithHeads, processes: Processes, *, exact: bool = True) -> None:
+    def __init__(self, network: EncoderWithHeads, processes: Processes, *, exact: bool = True) -> None:
         """If `exact`, a resumed run ends bit for bit like one that was never stopped."""
-        self.model = model
+        self.network = network
         self.processes = processes
-        self.for_forward: nn.Module = model
+        self.for_forward: nn.Module = network
         if processes.size > 1:
             # an encoder of transformers may have weights that nothing uses, as of global attention
-            may_be_unused = not model.encoder.is_drawn
-            self.for_forward = _replicated(model, fixed_order=(exact and processes.size > 2) or may_be_unused)
+            may_be_unused = not network.encoder.is_drawn
+            self.for_forward = _replicated(network, fixed_order=(exact and processes.size > 2) or may_be_unused)
 
     def weights(self) -> dict[str, Tensor]:
         """Return all weights, on the CPU, to the main process."""
-        return weights_of(self.model) if self.processes.is_main else {}
+        return weights_of(self.network) if self.processes.is_main else {}
 
     def load(self, weights: dict[str, Tensor]) -> None:
         """Load the main process's weights on all processes."""
         if self.processes.is_main:
-            self.model.load_state_dict(weights)
-        self.processes.broadcast_tensors(list(self.model.state_dict().values()))
+            self.network.load_state_dict(weights)
+        self.processes.broadcast_tensors(list(self.network.state_dict().values()))
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """Return the optimizer's state, whole and numbered as one process would number it, to the main process."""
@@ -61,45 +61,45 @@ class WholeModel:
 
     def finish(self) -> None:
         """End training: the original model has all weights, on every process, and is used from here on."""
-        self.model.eval()
+        self.network.eval()
 
 
-class ShardedModel(WholeModel):
+class ShardedNetwork(WholeNetwork):
     """A model of which each process holds a shard, and gathers a layer while it computes it.
 
     The main process's model, which stays on its CPU until training has ended, has the initial weights. They are
     broadcast and sharded one tensor at a time, so the others' models need no weights.
     """
 
-    def __init__(self, model: EncoderWithHeads, processes: Processes, device: torch.device) -> None:
+    def __init__(self, network: EncoderWithHeads, processes: Processes, device: torch.device) -> None:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        self.original = model
+        self.original = network
         self.processes = processes
         self.device = device
-        self.model = _shapes_of(model)
+        self.network = _shapes_of(network)
 
         # Each layer is a unit, which is gathered when it is computed.
         mesh = init_device_mesh(device.type, (processes.size,))
-        for layer in self.model.encoder.layers:
+        for layer in self.network.encoder.layers:
             fully_shard(layer, mesh=mesh)
         # Everything else is one unit, because the heads use the table of embeddings. It is sharded again after each
         # forward pass: otherwise the model would hold whole weights after an evaluation, and writes to them would be
         # lost.
-        fully_shard(self.model, mesh=mesh, reshard_after_forward=True)
-        self.for_forward: Any = self.model
-        self.for_forward.no_sync = partial(_no_sync, self.model)  # as DDP has it
+        fully_shard(self.network, mesh=mesh, reshard_after_forward=True)
+        self.for_forward: Any = self.network
+        self.for_forward.no_sync = partial(_no_sync, self.network)  # as DDP has it
 
         # Memory for this process's shards, and the main process's weights in it.
-        _allocate(self.model, device)
-        self.load(model.state_dict())
+        _allocate(self.network, device)
+        self.load(network.state_dict())
 
     def weights(self) -> dict[str, Tensor]:
         from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 
         options = StateDictOptions(full_state_dict=True, cpu_offload=True)
-        weights: dict[str, Any] = get_model_state_dict(self.model, options=options)
+        weights: dict[str, Any] = get_model_state_dict(self.network, options=options)
         return {name: weight.contiguous() for name, weight in weights.items()}
 
     def load(self, weights: dict[str, Tensor]) -> None:
@@ -107,7 +107,7 @@ class ShardedModel(WholeModel):
 
         options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
         mine: Any = weights if self.processes.is_main else {}
-        set_model_state_dict(self.model, mine, options=options)
+        set_model_state_dict(self.network, mine, options=options)
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         from torch.distributed.tensor import DTensor
@@ -151,12 +151,12 @@ def is_sharded(config: TrainingConfig, processes: Processes) -> bool:
 
 
 def distribute(
-    model: EncoderWithHeads, config: TrainingConfig, processes: Processes, device: torch.device
-) -> WholeModel:
-    """Return the `model` as the `processes` train it on `device`; it is already there unless it is to be sharded."""
+    network: EncoderWithHeads, config: TrainingConfig, processes: Processes, device: torch.device
+) -> WholeNetwork:
+    """Return the `network` as the `processes` train it on `device`; it is already there unless it is to be sharded."""
     if is_sharded(config, processes):
-        return ShardedModel(model, processes, device)
-    return WholeModel(model, processes, exact=device.type == "cpu" or config.deterministic)
+        return ShardedNetwork(network, processes, device)
+    return WholeNetwork(network, processes, exact=device.type == "cpu" or config.deterministic)
 
 
 def distribution_in_words(config: TrainingConfig, processes: Processes) -> str | None:
@@ -166,7 +166,7 @@ def distribution_in_words(config: TrainingConfig, processes: Processes) -> str |
     return f"{processes.size} processes{' with a shard of the weights each' if is_sharded(config, processes) else ''}"
 
 
-def _replicated(model: nn.Module, *, fixed_order: bool) -> nn.Module:
+def _replicated(network: nn.Module, *, fixed_order: bool) -> nn.Module:
     # After its first step, DDP arranges gradients by the order in which they arrived, and that decides the order in
     # which those of more than two processes are added. A resumed run would round its first step differently, unless DDP
     # expects unused parameters: then it rearranges nothing, but traverses the graph at each step.
@@ -174,7 +174,7 @@ def _replicated(model: nn.Module, *, fixed_order: bool) -> nn.Module:
         # PyTorch 2.13 renames broadcast_buffers. Our buffers are tables that never change.
         warnings.simplefilter("ignore", FutureWarning)
         return nn.parallel.DistributedDataParallel(
-            model, broadcast_buffers=False, gradient_as_bucket_view=True, find_unused_parameters=fixed_order
+            network, broadcast_buffers=False, gradient_as_bucket_view=True, find_unused_parameters=fixed_order
         )
 
 
@@ -188,18 +188,18 @@ def _no_sync(sharded: Any) -> Iterator[None]:
         sharded.set_requires_gradient_sync(True)
 
 
-def _shapes_of(model: EncoderWithHeads) -> EncoderWithHeads:
+def _shapes_of(network: EncoderWithHeads) -> EncoderWithHeads:
     """Return the same model with weights that take no memory; its tables keep theirs."""
     empty = {
         id(weight): nn.Parameter(torch.empty_like(weight, device="meta"), requires_grad=weight.requires_grad)
-        for weight in model.parameters()
+        for weight in network.parameters()
     }
-    return copy.deepcopy(model, empty)
+    return copy.deepcopy(network, empty)
 
 
-def _allocate(model: nn.Module, device: torch.device) -> None:
-    """Allocate memory for the weights of `model` on `device`, uninitialised; the tables keep their content."""
-    tables = {name: table.clone() for name, table in model.named_buffers()}
-    model.to_empty(device=device)
-    for name, table in model.named_buffers():
+def _allocate(network: nn.Module, device: torch.device) -> None:
+    """Allocate memory for the weights of `network` on `device`, uninitialised; the tables keep their content."""
+    tables = {name: table.clone() for name, table in network.named_buffers()}
+    network.to_empty(device=device)
+    for name, table in network.named_buffers():
         table.copy_(tables[name])

@@ -101,13 +101,13 @@ def _in_threads(
 
 
 def evaluate(
-    model: nn.Module,
+    network: nn.Module,
     batches: Iterable[Batch],
     metrics: Metrics,
     compute: Compute,
     processes: Processes = SINGLE_PROCESS,
 ) -> SplitScores:
-    """Score `model` on `batches`, which hold each example of a split once, in any order.
+    """Score `network` on `batches`, which hold each example of a split once, in any order.
 
     The `processes` have been dealt the batches in turn. Their predictions are gathered before scoring, in the order in
     which one process would have made them, so the scores are the same. A batch for which memory is too small is scored
@@ -120,18 +120,18 @@ def evaluate(
         # Weights that FSDP2 gathers in inference mode could not be trained afterwards.
         with torch.inference_mode() if alone else torch.no_grad():
             with compute.autocast():
-                prediction = model(batch)
+                prediction = network(batch)
             return metrics.columns(prediction, batch) if len(batch.rows) else None
 
     # Predict: what scoring needs of each batch is kept, and no more.
-    was_training = model.training
-    model.eval()
+    was_training = network.training
+    network.eval()
     try:
         batches = _until_interrupted(batches, processes)
         predicted = predict_batches(batches, columns, compute, independent=alone)
         kept = [scored for _, scored in predicted if scored is not None]
     finally:
-        model.train(was_training)
+        network.train(was_training)
 
     # Score, on the main process if there are several: there the batches are put into the order of a single one.
     if alone:

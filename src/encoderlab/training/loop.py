@@ -132,11 +132,11 @@ class Learner:
     """A model with everything that trains it: optimizer, settings, device, processes, and a guard against steps that
     are not finite.
 
-    With several `processes`, `model` averages its gradients with theirs after the last micro-batch of a step.
+    With several `processes`, `network` averages its gradients with theirs after the last micro-batch of a step.
     `label_weights` weigh the labels in the loss (None: all alike).
     """
 
-    model: nn.Module
+    network: nn.Module
     optimizer: torch.optim.Optimizer
     config: TrainingConfig
     compute: Compute
@@ -161,7 +161,7 @@ def optimize(
     optimizer = learner.optimizer
     config = learner.config
     guard = learner.guard
-    learner.model.train()
+    learner.network.train()
     batches = iter(batches)
     number = after
     while True:
@@ -202,10 +202,10 @@ def accumulate_gradients(
     divided by `targets`, how many there are of its kind in the whole batch.
     """
     means: dict[str, Tensor] = {}
-    model: Any = learner.model  # of several processes, a wrapper that averages gradients
+    network: Any = learner.network  # of several processes, a wrapper that averages gradients
     for number, micro_batch in enumerate(micro_batches, 1):
         averages = learner.processes.size == 1 or number == len(micro_batches)
-        with nullcontext() if averages else model.no_sync():
+        with nullcontext() if averages else network.no_sync():
             shares = _backward(learner, micro_batch, targets)
         means |= {name: means.get(name, 0) + share for name, share in shares.items()}
     if learner.processes.size == 1:
@@ -216,7 +216,7 @@ def accumulate_gradients(
 def _backward(learner: Learner, micro_batch: Batch, targets: Mapping[str, int]) -> dict[str, Tensor]:
     """Add the gradients of one micro-batch to the existing ones; return its share of the mean losses."""
     with learner.compute.autocast():
-        prediction = learner.model(micro_batch)
+        prediction = learner.network(micro_batch)
     summed = losses(prediction, micro_batch, learner.label_weights)
     shares = {name: loss / max(targets[name], 1) for name, loss in summed.items()}
     total = torch.stack(list(shares.values())).sum()

@@ -121,7 +121,7 @@ def _take_gradient(weight: nn.Parameter) -> Tensor:
 
 
 def build_optimizer(
-    model: EncoderWithHeads, config: TrainingConfig, precision: torch.dtype = torch.float32
+    network: EncoderWithHeads, config: TrainingConfig, precision: torch.dtype = torch.float32
 ) -> EagerAdamW:
     """Return AdamW (Loshchilov and Hutter 2019, algorithm 2), or Muon. Biases and norms are not decayed, as in BERT's
     own optimizer. Raises SettingError if there is nothing for Muon to train.
@@ -131,7 +131,7 @@ def build_optimizer(
     appendix A). Frozen weights are in no group. The fused kernel updates all weights in one pass over memory, on CPU
     too.
     """
-    groups = list(_groups(model, config))
+    groups = list(_groups(network, config))
     fused = groups[0]["params"][0].device.type in ("cpu", "cuda")
     assert config.learning_rate is not None
     betas = (BETA1, config.beta2)
@@ -156,14 +156,14 @@ def clip_gradients(optimizer: torch.optim.Optimizer, clip_norm: float | None) ->
     return whole
 
 
-def freeze(model: EncoderWithHeads, config: TrainingConfig) -> None:
+def freeze(network: EncoderWithHeads, config: TrainingConfig) -> None:
     """Keep the embeddings and the lowest `freeze_layers` layers as they are; with 0, everything trains.
 
     A decoder tied to the token embeddings is frozen with them. Raises SettingError if there are fewer layers.
     """
     if not config.freeze_layers:
         return
-    embeddings, *layers, _ = model.parameters_by_depth()
+    embeddings, *layers, _ = network.parameters_by_depth()
     frozen = len(layers) if config.freeze_layers == ALL_LAYERS else config.freeze_layers
     if frozen > len(layers):
         problem = f"training.freeze_layers is {frozen}, but the encoder has {len(layers)} layers"
@@ -172,7 +172,7 @@ def freeze(model: EncoderWithHeads, config: TrainingConfig) -> None:
         parameter.requires_grad_(False)
 
 
-def _groups(model: EncoderWithHeads, config: TrainingConfig) -> Iterator[dict[str, Any]]:
+def _groups(network: EncoderWithHeads, config: TrainingConfig) -> Iterator[dict[str, Any]]:
     """Yield for each depth, from the embeddings to the heads, the trainable matrices and then the trainable vectors.
 
     With Muon, the matrices of layers come in groups of their own: it is not for tables of embeddings and for heads, in
@@ -182,12 +182,12 @@ def _groups(model: EncoderWithHeads, config: TrainingConfig) -> Iterator[dict[st
     assert layer_decay is not None
     orthogonal: set[int] = set()
     if config.optimizer is Optimizer.muon:
-        _, *layers, _ = model.parameters_by_depth()
+        _, *layers, _ = network.parameters_by_depth()
         orthogonal = {id(weight) for weight in chain(*layers) if weight.requires_grad and _is_matrix(weight)}
         if not orthogonal:
             problem = "training.optimizer=muon updates the matrices of layers, and none of them is trained"
             raise SettingError(problem, remedy="Set training.optimizer=adamw")
-    depths = [list(model.parameters())] if layer_decay == 1 else model.parameters_by_depth()
+    depths = [list(network.parameters())] if layer_decay == 1 else network.parameters_by_depth()
     for below_heads, parameters in zip(reversed(range(len(depths))), depths, strict=True):
         scale = layer_decay**below_heads
         learning = [parameter for parameter in parameters if parameter.requires_grad]
