@@ -157,6 +157,6 @@ def test_the_folds_of_a_dataset_test_every_training_row_once_and_ignore_its_test
         assert texts_of(fold, "validation") == texts_of(whole, "validation")
         assert sorted(texts_of(fold, "train") + texts_of(fold, "test")) == sorted(texts_of(whole, "train"))
         rows = np.flatnonzero(fold.folded.folds == number).tolist()
-        assert [fold.folded.rows[row].text for row in rows] == texts_of(fold, "test")
+        assert [fold.folded.whole[row].text for row in rows] == texts_of(fold, "test")
     limited = BracketsDataset(**SIZES, limit=30, fold="1/3").load(tmp_path)
     assert [len(limited.by_name[name]) for name in ("train", "test")] == [20, 10]

@@ -114,6 +114,6 @@ def test_a_repeated_text_names_the_first_row_that_has_it():
 
 
 def test_a_selected_row_keeps_its_original_place():
-    whole = Split(split_of([(text, 0) for text in "abcd"]).rows, lambda row: f"file, line {row + 10}")
+    whole = Split(split_of([(text, 0) for text in "abcd"]).table, lambda row: f"file, line {row + 10}")
     assert whole.take([1, 3]).take([1]).where(0) == "file, line 13"
     assert split_of([("a", 0), ("b", 0)]).take([1]).where(0) == "row 2"

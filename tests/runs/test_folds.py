@@ -71,7 +71,7 @@ def test_each_fold_is_a_run_and_all_are_reported_together(config, validated, cap
     ((data, folded, runs),) = folds.reported
     assert [of_fold.folder for of_fold in runs] == [run.fold(number) for number in (1, 2, 3)]
     assert data.by_name.keys() == {OUT_OF_FOLD}
-    assert len(folded.rows) == len(folded.folds) == 12
+    assert len(folded.whole) == len(folded.folds) == 12
     assert "The test split (4 rows) is not used" in capsys.readouterr().err
 
 

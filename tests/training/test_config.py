@@ -124,4 +124,4 @@ def test_a_first_step_in_which_code_is_compiled_keeps_the_warmup_and_the_rest_of
 )
 def test_steps_follow_from_epochs_unless_set(settings, steps):
     config = TrainingConfig(batch_size=32, **settings)
-    assert (horizon_of(config, rows=100).expected_total(0), steps_per_epoch(config, rows=100)) == (steps, 4)
+    assert (horizon_of(config, n_rows=100).expected_total(0), steps_per_epoch(config, n_rows=100)) == (steps, 4)

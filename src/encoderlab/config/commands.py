@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.formats import Dialect, Quoting, refuse_unknown
@@ -109,6 +109,9 @@ class RunConfig(CommandConfig):
     def starts_from(self) -> str | None:
         """Return the pretrained encoder that the run starts from, a value of `init_from`; None for fresh weights."""
         return getattr(self, "init_from", None)
+
+
+AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
 
 
 @dataclass

@@ -358,7 +358,7 @@ class ColumnDataset(DatasetConfig):
         if self.group is None:
             return None
         named = {"text": str(self.text), "words": str(self.text), "text_pair": self.text_pair}
-        columns = {named[column]: (split.rows, column) for column in split.rows.column_names if column in named}
+        columns = {named[column]: (split.table, column) for column in split.table.column_names if column in named}
         if split.carried is not None:
             columns |= {column: (split.carried, column) for column in split.carried.column_names}
         if self.group not in columns:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from encoderlab.model.config import TargetKind
 
-    Rows = datasets.Dataset | pa.Table
+    Table = datasets.Dataset | pa.Table
 
 IN_MEMORY = 64 * 2**20  # bytes of rows that stay in memory; more are kept in a mapped file
 JOINT = " | "  # between the columns that make up a text
@@ -112,22 +112,22 @@ def key_of(example: Example) -> int:
 class Split:
     """The examples of one split.
 
-    `rows` is a `datasets.Dataset` with the columns `text`, `text_pair` (or none), `label`; or `words`, `labels`. Labels
-    are ids, lists of them, or numbers; a row with an unknown target has label None. `where` returns where a row, given
-    by its index, was read; without it, rows are numbered. `carried` are further columns of the same rows, such as an
-    id: they are copied for the user, and tasks ignore them.
+    `table` is a `datasets.Dataset` with the columns `text`, `text_pair` (or none), `label`; or `words`, `labels`.
+    Labels are ids, lists of them, or numbers; a row with an unknown target has label None. `where` returns where a row,
+    given by its index, was read; without it, rows are numbered. `carried` are further columns of the same rows, such as
+    an id: they are copied for the user, and tasks ignore them.
     """
 
-    def __init__(self, rows: Rows, where: Callable[[int], str] | None = None, carried: Rows | None = None) -> None:
-        self.rows = _as_dataset(rows)
+    def __init__(self, table: Table, where: Callable[[int], str] | None = None, carried: Table | None = None) -> None:
+        self.table = _as_dataset(table)
         self.carried = None if carried is None else _as_dataset(carried)
         self.where = where or (lambda row: f"row {row + 1}")
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.table)
 
     def __getitem__(self, row: int) -> Example:
-        columns = self.rows[row]  # counts from the end where row is negative
+        columns = self.table[row]  # counts from the end where row is negative
         return _words_example(columns) if self.holds_words else _text_example(columns)
 
     def __iter__(self) -> Iterator[Example]:
@@ -135,7 +135,7 @@ class Split:
 
     def batches(self, size: int) -> Iterator[pa.Table]:
         """Yield the rows in Arrow tables of `size` rows. Pages of a mapped file are given back after reading."""
-        tables: Any = self.rows.with_format("arrow").iter(size)
+        tables: Any = self.table.with_format("arrow").iter(size)
         for table in tables:
             yield table
             for mapping in _mappings:  # pages that were read count as memory of the process until they are given back
@@ -156,7 +156,7 @@ class Split:
         indices = np.asarray(rows, np.int64)
         where = self.where
         carried = None if self.carried is None else self.carried.select(indices)
-        return Split(self.rows.select(indices), lambda row: where(int(indices[row])), carried)
+        return Split(self.table.select(indices), lambda row: where(int(indices[row])), carried)
 
     def evenly(self, most: int | None) -> Split:
         """Return the split with at most `most` of its rows (None: all), spread evenly over it."""
@@ -170,7 +170,7 @@ class Split:
     @property
     def holds_words(self) -> bool:
         """Return whether an example is a sequence of words."""
-        return "words" in self.rows.column_names
+        return "words" in self.table.column_names
 
     @property
     def paired(self) -> bool:
@@ -182,10 +182,10 @@ class Split:
         it is unknown.
         """
         name = "labels" if self.holds_words else "label"
-        if name not in self.rows.column_names:
+        if name not in self.table.column_names:
             yield from [None] * len(self)
             return
-        for batch in Split(self.rows.select_columns([name])).batches(_AT_A_TIME):
+        for batch in Split(self.table.select_columns([name])).batches(_AT_A_TIME):
             yield from batch[name].to_pylist()
 
     @property
@@ -195,9 +195,9 @@ class Split:
 
         if self.holds_words:
             return "words"
-        if "label" not in self.rows.column_names:
+        if "label" not in self.table.column_names:
             return "label"
-        kind = self.rows.data.schema.field("label").type
+        kind = self.table.data.schema.field("label").type
         if pa.types.is_floating(kind):
             return "number"
         return "label_set" if pa.types.is_list(kind) or pa.types.is_large_list(kind) else "label"
@@ -205,27 +205,27 @@ class Split:
     def known(self) -> np.ndarray:
         """Return which rows have a known target: bool [rows]."""
         name = "labels" if self.holds_words else "label"
-        if name not in self.rows.column_names:
+        if name not in self.table.column_names:
             return np.zeros(len(self), bool)
-        batches = Split(self.rows.select_columns([name])).batches(10 * _AT_A_TIME)
+        batches = Split(self.table.select_columns([name])).batches(10 * _AT_A_TIME)
         return np.concatenate([np.zeros(0, bool), *(batch[name].is_valid().to_numpy() for batch in batches)])
 
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """The rows that were divided into folds, and the fold of each, from 1: int64 [rows]."""
+    """The `whole` that was divided into folds, and the fold of each row, from 1: int64 [rows]."""
 
-    rows: Split
+    whole: Split
     folds: np.ndarray
 
 
-def _as_dataset(rows: Rows) -> datasets.Dataset:
+def _as_dataset(table: Table) -> datasets.Dataset:
     import datasets
     from datasets.table import InMemoryTable
 
-    if isinstance(rows, datasets.Dataset):
-        return rows
-    return datasets.Dataset(InMemoryTable(rows), fingerprint="rows")  # its own fingerprint would hash every text
+    if isinstance(table, datasets.Dataset):
+        return table
+    return datasets.Dataset(InMemoryTable(table), fingerprint="rows")  # its own fingerprint would hash every text
 
 
 def _words_example(row: dict[str, Any]) -> WordsExample:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from encoderlab.config.commands import RunConfig
+from encoderlab.config.commands import AnyRunConfig, RunConfig
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Folded
 from encoderlab.reports import folds as reports
@@ -15,7 +15,6 @@ from encoderlab.runs.records import open_run, run_facts
 from encoderlab.runs.resume import AUTO, HARDWARE, began, environment_of, settings_to_run_with
 from encoderlab.runs.run import Run
 from encoderlab.runs.selection import FEW_RANDOM, SELECTED, Reason
-from encoderlab.runs.settle import AnyRunConfig
 from encoderlab.runs.tracking import check_trackers
 from encoderlab.system.device import set_up_compute
 from encoderlab.system.messages import print_lines
@@ -78,7 +77,7 @@ def _whole(config: RunConfig) -> tuple[Data, Folded]:
     unused = data.origin["unused_test_rows"]
     if unused:
         print_lines(f"the test split ({unused:,} rows) is not used, because folds are made of the training rows")
-    whole = Data({OUT_OF_FOLD: data.folded.rows}, data.labels, {**data.origin, "fold": None})
+    whole = Data({OUT_OF_FOLD: data.folded.whole}, data.labels, {**data.origin, "fold": None})
     return whole, data.folded
 
 
@@ -109,7 +108,7 @@ def _fold_run(config: AnyRunConfig, run: Run, number: int, train: Train[AnyRunCo
 
 def report_folds(run: Run, data: Data, folded: Folded, runs: Sequence[Run]) -> None:
     """Write predictions.csv, label_errors.csv (of labelled texts), report.html and report.json; show the scores."""
-    rows = folded.rows
+    rows = folded.whole
     labels = data.labels
     finished = []
     for fold_run in runs:

@@ -19,11 +19,10 @@ import yaml
 from omegaconf.errors import OmegaConfBaseException
 
 from encoderlab.config import TRAINING_COMMANDS
-from encoderlab.config.commands import RunConfig
+from encoderlab.config.commands import AnyRunConfig, RunConfig
 from encoderlab.config.schemas import settings_from_dict, settings_to_dict
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.runs.run import Run, check_free
-from encoderlab.runs.settle import AnyRunConfig
 from encoderlab.settings import flat_settings
 from encoderlab.system.processes import Processes
 

@@ -27,11 +27,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import numpy as np
 
-from encoderlab.config.commands import RunConfig
+from encoderlab.config.commands import AnyRunConfig, RunConfig
 from encoderlab.data.data import VALIDATION_FRACTION
 from encoderlab.data.survey import SplitSurvey
 from encoderlab.errors import SettingError
@@ -63,7 +62,6 @@ SHORTEST = 32  # tokens: shorter sequences save nothing, and later inputs may be
 COVERED = 99  # percent of the training rows that `model.max_length` holds whole
 RowLengths = Callable[[TaskConfig, int], np.ndarray]  # of the training rows, for the most tokens that are read
 CONTRAST_WEIGHT = 0.5  # for few rows: benchmarks/SUITE.md has what else was tried
-AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
 
 
 @dataclass(frozen=True, slots=True)

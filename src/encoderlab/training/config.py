@@ -190,64 +190,64 @@ MANY_LABELS = 50  # which take longer to learn
 ROWS_PER_LABEL = 2  # in validation, below which scores are mostly chance
 
 
-def steps_per_epoch(config: TrainingConfig, rows: int) -> int:
+def steps_per_epoch(config: TrainingConfig, n_rows: int) -> int:
     """Return the optimizer steps of one pass over this many rows."""
-    return math.ceil(rows / config.batch_size)
+    return math.ceil(n_rows / config.batch_size)
 
 
-def total_steps(config: TrainingConfig, rows: int) -> int:
+def total_steps(config: TrainingConfig, n_rows: int) -> int:
     """Return the optimizer steps, at least one, of a run on this many rows that no budget ends."""
-    return config.steps or max(round(_epochs(config, rows) * steps_per_epoch(config, rows)), 1)
+    return config.steps or max(round(_epochs(config, n_rows) * steps_per_epoch(config, n_rows)), 1)
 
 
-def resolve_by_rows(config: TrainingConfig, rows: int, tokens: int = 0, length_factor: int = 1) -> TrainingConfig:
+def resolve_by_rows(config: TrainingConfig, n_rows: int, n_tokens: int = 0, length_factor: int = 1) -> TrainingConfig:
     """Return the settings with `epochs` and `evaluate_every` decided if they were left open.
 
     The number of epochs falls with the number of rows: few rows are read `max_epochs` times, many once, and in between
-    the run has about `min_steps` steps. Long rows, with `tokens` tokens in total, are read fewer times, but at least
+    the run has about `min_steps` steps. Long rows, with `n_tokens` tokens in total, are read fewer times, but at least
     FEW_EPOCHS: about `max_tokens` tokens in all. A task that takes longer to learn has `length_factor` times as many
     steps and tokens. If `steps` or `budget` decide, `epochs` stays open, because nothing reads it.
 
-    >>> fixed = resolve_by_rows(TrainingConfig(epochs=None, evaluations=10), rows=3_000)
+    >>> fixed = resolve_by_rows(TrainingConfig(epochs=None, evaluations=10), n_rows=3_000)
     >>> fixed.epochs, fixed.evaluate_every
     (11.0, 104)
     """
     if config.steps is None and config.budget is None:
-        config = replace(config, epochs=_epochs(config, rows, tokens, length_factor))
+        config = replace(config, epochs=_epochs(config, n_rows, n_tokens, length_factor))
     if config.evaluate_every is not None or config.evaluations is None or config.budget is not None:
         return config
-    return replace(config, evaluate_every=math.ceil(total_steps(config, rows) / config.evaluations))
+    return replace(config, evaluate_every=math.ceil(total_steps(config, n_rows) / config.evaluations))
 
 
-def _epochs(config: TrainingConfig, rows: int, tokens: int = 0, factor: int = 1) -> float:
+def _epochs(config: TrainingConfig, n_rows: int, n_tokens: int = 0, factor: int = 1) -> float:
     if config.epochs is not None:
         return config.epochs
-    by_steps = max(round(factor * config.min_steps / steps_per_epoch(config, rows)), 1)
-    by_tokens = max(factor * config.max_tokens // tokens, FEW_EPOCHS) if tokens and config.max_tokens else by_steps
+    by_steps = max(round(factor * config.min_steps / steps_per_epoch(config, n_rows)), 1)
+    by_tokens = max(factor * config.max_tokens // n_tokens, FEW_EPOCHS) if n_tokens and config.max_tokens else by_steps
     return float(min(by_steps, by_tokens, config.max_epochs))
 
 
-def can_choose_by(config: TrainingConfig, rows: int, labels: int = 0) -> bool:
-    """Return whether `rows` validation rows with this many `labels` are enough to choose a checkpoint by.
+def can_choose_by(config: TrainingConfig, n_rows: int, n_labels: int = 0) -> bool:
+    """Return whether `n_rows` validation rows with `n_labels` labels are enough to choose a checkpoint by.
 
     >>> config = TrainingConfig(min_validation_rows=50)
-    >>> can_choose_by(config, 60, labels=2), can_choose_by(config, 60, labels=77)
+    >>> can_choose_by(config, 60, n_labels=2), can_choose_by(config, 60, n_labels=77)
     (True, False)
     """
-    return config.min_validation_rows == 0 or rows >= max(config.min_validation_rows, ROWS_PER_LABEL * labels)
+    return config.min_validation_rows == 0 or n_rows >= max(config.min_validation_rows, ROWS_PER_LABEL * n_labels)
 
 
-def length_in_words(config: TrainingConfig, rows: int, *, evaluated: bool, epoch: str = "epoch") -> str:
+def length_in_words(config: TrainingConfig, n_rows: int, *, evaluated: bool, epoch: str = "epoch") -> str:
     """Return in words how long a run is, how often it is `evaluated` if at all, and when it stops early.
 
     `epoch` is the word for a pass over the rows.
     """
-    per_epoch = steps_per_epoch(config, rows)
+    per_epoch = steps_per_epoch(config, n_rows)
     every = config.evaluate_every or per_epoch
     if config.budget is not None:
         length = f"{config.budget} of steps of {config.batch_size:,} rows ({per_epoch:,} per {epoch})"
     else:
-        steps = total_steps(config, rows)
+        steps = total_steps(config, n_rows)
         every = min(every, steps)
         n_epochs = steps / per_epoch
         epochs = f"{n_epochs:.3g}" if n_epochs < 1000 else f"{n_epochs:,.0f}"

@@ -342,11 +342,11 @@ class TimeBudget(Horizon):
 
 
 def horizon_of(
-    training: TrainingConfig, rows: int, processes: Processes = SINGLE_PROCESS, *, compiled: bool = False
+    training: TrainingConfig, n_rows: int, processes: Processes = SINGLE_PROCESS, *, compiled: bool = False
 ) -> Horizon:
-    """Return where training on `rows` rows ends."""
+    """Return where training on `n_rows` rows ends."""
     if training.budget is not None:
         clock = partial(processes.broadcast_from_main, time.monotonic)  # shared: all must end after the same step
         [compiling] = processes.all_reduce_sum([int(compiled)])
         return TimeBudget(seconds_of(training.budget), clock, compiled=compiling > 0)
-    return Horizon(total_steps(training, rows))
+    return Horizon(total_steps(training, n_rows))
