@@ -121,6 +121,7 @@ def compilations(shape):
     return outcome, counters["stats"]["unique_graphs"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", range(len(SHAPES)))
 def test_one_compilation_serves_batches_of_all_lengths(shape):
     command = [sys.executable, "-c", f"import test_fast_paths; print(test_fast_paths.compilations({shape}))"]

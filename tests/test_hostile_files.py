@@ -124,6 +124,7 @@ def test_a_config_is_plain_text_and_reads_no_environment_variable(brackets_run, 
     assert all(b"what-nobody-may-see" not in path.read_bytes() for path in written)
 
 
+@pytest.mark.slow
 def test_a_report_on_the_screen_contains_no_escape_sequences(command, tmp_path, capsys):
     names = ["\x1b[31mred", "\x1b]0;owned\x07", "../../../out"]
     rows = "".join(f"text {n} of many,{names[n % 3]}\n" for n in range(60))

@@ -86,6 +86,7 @@ def digits_again(cache):
     return learnt(cache, DIGITS_TASK, REVERSE, seed=1, steps=250, positions=Positions.sinusoidal)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", ["digits", "digits_again"])
 def test_a_small_encoder_learns_to_reverse_digits_without_a_mistake(run, request):
     prepared = request.getfixturevalue(run)

@@ -105,6 +105,7 @@ def test_a_process_ends_with_its_exit_code_and_a_mistake_is_one_line(tmp_path, l
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_command_succeeds_without_standard_output(tmp_path, brackets_run):
     """Its number must not go to a file, and what was done is no failure."""
     code = f"{sys.executable} -m encoderlab predict run={brackets_run} 'text=()' threads=1 output=out.csv >&-"

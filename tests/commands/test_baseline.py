@@ -14,6 +14,7 @@ def reviews(tmp_path):
     return ("task=classification", "dataset=files", "dataset.path=reviews.csv", "dataset.test_fraction=0.3")
 
 
+@pytest.mark.slow
 def test_the_scores_equal_those_that_a_training_run_reports(command, reviews, tmp_path, printed):
     alone = printed("baseline", *reviews, "format=json")
     tiny = ("model.n_layers=1", "model.d_model=16", "model.n_heads=2", "training=smoke", "training.steps=1")

@@ -45,6 +45,7 @@ def weights(folder):
     return safetensors.torch.load_file(f"{folder}/model/model.safetensors")
 
 
+@pytest.mark.slow
 def test_texts_of_one_label_come_nearer_and_other_commands_start_from_the_run(command, rows, tmp_path):
     command("pretrain", *SHORT, *SETS, "training.steps=60", "run_dir=run")
     report = report_of("run")
@@ -76,6 +77,7 @@ def test_texts_of_one_label_come_nearer_and_other_commands_start_from_the_run(co
         command("eval", "run=run")
 
 
+@pytest.mark.slow
 def test_a_stopped_run_continues_as_if_it_had_never_stopped(command, rows, stop_after):
     line = ("pretrain", *SHORT, *SETS, "model.dropout=0.1", "task.compared_labels=2")
     command(*line, "run_dir=whole")

@@ -72,6 +72,7 @@ def test_foreign_texts_are_found_and_named_by_their_line(printed, tickets_run, t
     assert facts["new"]["new_words"] > facts["train"]["new_words"]
 
 
+@pytest.mark.slow
 def test_the_similarity_of_held_out_rows_says_what_is_usual(printed, tickets_run, tmp_path):
     similar = printed("data", f"run={tickets_run}", write(tmp_path / "a.csv", tickets(100, seed=1)), "format=json")
     foreign = printed("data", f"run={tickets_run}", write(tmp_path / "b.csv", cameras(100, seed=1)), "format=json")
@@ -115,6 +116,7 @@ GERMAN = [
 ]
 
 
+@pytest.mark.slow
 def test_texts_in_another_language_are_named_in_the_verdict(command, printed, tickets_run, tmp_path, capsys):
     pytest.importorskip("py3langid", reason="the extra languages is not installed")
     file = write(tmp_path / "new.csv", [*(f"{text} {row}" for text in GERMAN for row in range(20)), *tickets(80, 9)])
@@ -126,6 +128,7 @@ def test_texts_in_another_language_are_named_in_the_verdict(command, printed, ti
     assert "de 50%" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_plot_is_written_and_replaced_if_asked_for(command, tickets_run, tmp_path):
     write(tmp_path / "new.csv", tickets(40, seed=8))
     command("data", f"run={tickets_run}", "new.csv", "plot=drift.png")
@@ -158,6 +161,7 @@ def test_lines_for_a_task_on_words_are_compared_by_their_letters(printed, revers
     assert facts["new"]["unknown_tokens"] == 1 > facts["train"]["unknown_tokens"]
 
 
+@pytest.mark.slow
 def test_training_rows_that_are_gone_or_changed_are_one_line(command, tmp_path):
     texts = tickets(80, seed=5)
     file = write(tmp_path / "messages.csv", texts, ["ab"[row % 2] for row in range(80)])

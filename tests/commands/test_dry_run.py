@@ -31,6 +31,7 @@ def printed(command, capsys):
     return run
 
 
+@pytest.mark.slow
 def test_the_estimate_matches_the_actual_run(printed, command, reviews, tmp_path):
     length = ("training.steps=null", "training.epochs=1", "training.batch_size=16", "training.batching=random")
     screen = printed("train", *reviews, *length, "dry_run=true")

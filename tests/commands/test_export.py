@@ -171,6 +171,7 @@ def test_a_pipeline_reads_texts_longer_than_the_run_does_with_its_defaults(comma
     assert again["probabilities"] == pytest.approx(ours["probabilities"], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_positions_that_a_run_did_not_read_are_those_of_its_encoder(command):
     task = ("task=brackets", "dataset.limit=300", "training=smoke", "training.threads=1")
     shape = ("model=tiny", "model.n_layers=1", "model.max_length=40")

@@ -162,6 +162,7 @@ def few(tmp_path, labels, each, *further):
     return ("finetune", *data, "training.steps=1", "training.threads=1", "baselines=false", "run_dir=run", *further)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("typed", [(), ("dataset.validation_fraction=0.1",)], ids=["default", "a fraction as typed"])
 def test_few_rows_are_all_trained_on_unless_a_fraction_is_typed(command, tmp_path, typed):
     command(*few(tmp_path, 2, 20, *typed))
@@ -173,6 +174,7 @@ def test_few_rows_are_all_trained_on_unless_a_fraction_is_typed(command, tmp_pat
     command("eval", "run=run", "split=train")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("each", "typed", "expected"),
     [
@@ -192,6 +194,7 @@ def test_few_rows_are_batched_at_random_and_train_the_upper_layers_unless_typed(
     assert any("training.freeze_layers" in note for note in notes) == (expected[1] > 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("typed", "compared"), [((), True), (("training.contrast_weight=0",), False)])
 def test_few_rows_of_a_label_are_drawn_together_unless_that_is_switched_off(command, tmp_path, typed, compared):
     line = [*few(tmp_path, 2, 20, *typed), "training.steps=3", "training.log_every=1"]
@@ -201,6 +204,7 @@ def test_few_rows_of_a_label_are_drawn_together_unless_that_is_switched_off(comm
     assert any("training.contrast_weight" in note for note in notes) == compared
 
 
+@pytest.mark.slow
 def test_few_rows_of_a_rare_label_train_the_upper_layers(command, tmp_path):
     line = few(tmp_path, 2, 300)
     rows = (tmp_path / "train.csv").read_text(encoding="utf-8").splitlines()
@@ -210,6 +214,7 @@ def test_few_rows_of_a_rare_label_train_the_upper_layers(command, tmp_path):
     assert (settings["training"]["batching"], settings["training"]["freeze_layers"]) == ("random", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("labels", "linear"), [(50, True), (49, False)])
 def test_the_head_of_many_labels_with_few_rows_starts_at_a_linear_model(command, tmp_path, labels, linear):
     command(*few(tmp_path, labels, 4, "training.learning_rate=1e-9"))
@@ -232,6 +237,7 @@ def test_the_head_for_pairs_starts_at_a_linear_model_and_learns_slowly(command, 
     assert settings["training"]["learning_rate"] == pytest.approx(1e-4)
 
 
+@pytest.mark.slow
 def test_a_linear_model_is_fitted_neither_for_a_dry_run_nor_again_for_a_resumed_run(
     command, tmp_path, monkeypatch, stop_after
 ):
@@ -248,6 +254,7 @@ def test_a_linear_model_is_fitted_neither_for_a_dry_run_nor_again_for_a_resumed_
     assert any("logistic regression" in note for note in report_of(tmp_path / "run")["notes"])
 
 
+@pytest.mark.slow
 def test_twelve_rows_are_all_trained_on_and_folds_are_proposed(command, shipped, tmp_path):
     texts = ["warm", "witty", "a film", "ten of ten", "and wise", "dull", "empty", "a mess", "nothing", "else"]
     rows = [f"{text},{'good' if number < 5 else 'bad'}" for number, text in enumerate(texts)]

@@ -48,6 +48,7 @@ def notes_on(folder, word):
     return [note for note in report_of(folder)["notes"] if word in note]
 
 
+@pytest.mark.slow
 def test_unlabelled_texts_are_trained_on_but_not_scored(command, line, tmp_path):
     command(*line, "unlabelled=more.csv", "run_dir=run")
     (note,) = notes_on(tmp_path / "run", "unlabelled")
@@ -59,6 +60,7 @@ def test_unlabelled_texts_are_trained_on_but_not_scored(command, line, tmp_path)
     assert notes_on(tmp_path / "without", "unlabelled") == []
 
 
+@pytest.mark.slow
 def test_rows_of_the_training_file_without_a_label_are_trained_on_too(command, line, tmp_path):
     command(*line, "run_dir=without")
     without_label = [(text, "") for text, _ in films(200, 60)]
@@ -70,6 +72,7 @@ def test_rows_of_the_training_file_without_a_label_are_trained_on_too(command, l
     assert same_weights(tmp_path / "dropped", tmp_path / "without")
 
 
+@pytest.mark.slow
 def test_texts_of_the_runs_own_rows_are_left_out(command, line, tmp_path):
     """The file of the test rows adds nothing: their texts are not trained on, with any label."""
     command(*line, "unlabelled=test.csv", "run_dir=run")
@@ -77,6 +80,7 @@ def test_texts_of_the_runs_own_rows_are_left_out(command, line, tmp_path):
     assert same_weights(tmp_path / "run", tmp_path / "without")
 
 
+@pytest.mark.slow
 def test_texts_are_not_used_where_labels_say_nothing_about_them(command, line, tmp_path):
     shuffled = [(text, str(row // 2 % 2)) for row, (text, _) in enumerate(films(0, 12))]
     write(tmp_path / "train.csv", [("text", "label"), *shuffled])
@@ -86,6 +90,7 @@ def test_texts_are_not_used_where_labels_say_nothing_about_them(command, line, t
     assert notes_on(tmp_path / "run", "kappa")
 
 
+@pytest.mark.slow
 def test_many_labels_need_no_further_texts(command, line, tmp_path):
     write(tmp_path / "train.csv", [("text", "label"), *films(1000, 130)])
     command(*line, "training.steps=3", "unlabelled=more.csv", "run_dir=run")
@@ -133,6 +138,7 @@ def test_texts_need_one_label_for_each(command, line):
         command(*line, "unlabelled=none.csv")
 
 
+@pytest.mark.slow
 def test_names_that_say_what_the_rows_are_about_are_trained_on(command, line, tmp_path):
     write(tmp_path / "train.csv", [("text", "label"), *films(0, 12, ("warm_witty", "dull_mess"))])
     write(tmp_path / "test.csv", [("text", "label"), *films(100, 20, ("warm_witty", "dull_mess"))])
@@ -149,6 +155,7 @@ def test_no_vectors_are_computed_when_there_is_nothing_to_add(command, line, tmp
     assert (tmp_path / "fresh").is_dir() and not (tmp_path / "fresh" / "vectors").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [("0", "1"), ("dull_mess", "warm_witty")], ids=["numbers", "of the other label"])
 def test_other_names_change_nothing(command, line, tmp_path, names):
     write(tmp_path / "train.csv", [("text", "label"), *films(0, 12, names)])

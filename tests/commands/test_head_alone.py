@@ -59,6 +59,7 @@ def test_the_head_alone_is_kept_where_it_is_better_on_validation(command, line, 
     assert report_of(tmp_path / "again")["splits"]["test"]["accuracy"] == report["splits"]["test"]["accuracy"]
 
 
+@pytest.mark.slow
 def test_the_finetuned_model_is_kept_where_it_is_better(command, line, shipped, tmp_path):
     for name in ("train", "validation", "test"):  # which of two words comes first is nothing that a mean vector says
         rows = [

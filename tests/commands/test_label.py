@@ -164,6 +164,7 @@ def test_answers_that_were_confirmed_survive_kills_at_any_moment(opened, tmp_pat
     assert confirmed and confirmed.items() <= written.items() and len(written) <= len(confirmed) + 3
 
 
+@pytest.mark.slow
 def test_two_windows_share_the_texts_and_foreign_sites_are_refused(opened, tmp_path, command):
     page = opened(LABELS, "n=4")
     one = page.ask("show", window="one")
@@ -197,6 +198,7 @@ def test_two_windows_share_the_texts_and_foreign_sites_are_refused(opened, tmp_p
         command("label", "texts.csv", LABELS, f"port={page.address.rstrip('/').rpartition(':')[2]}")
 
 
+@pytest.mark.slow
 def test_every_text_until_none_is_left_with_guesses_that_are_no_help_where_accuracy_is_measured(opened, tmp_path):
     page = opened(LABELS, "output=mine.csv", "n=10", "random_share=0.4")
     state = page.ask("show", window="one")
@@ -228,6 +230,7 @@ def answer_of(text_id, label):
     return Answer(text_id, label, "typical", "one", [text_id])
 
 
+@pytest.mark.slow
 def test_several_labels_of_a_text_or_none_make_a_file_for_multilabel(opened, tmp_path, command, capsys):
     page = opened(LABELS, "several=true", "n=4")
     state = page.ask("show", window="one")
@@ -264,6 +267,7 @@ def test_an_answer_to_a_text_that_waits_to_be_asked_again_can_be_taken_back(open
     assert page.ask("show", window="one")["text"]["texts"] == [wrong]
 
 
+@pytest.mark.slow
 def test_a_label_that_looks_wrong_is_asked_for_again_and_stays_unless_a_person_changes_it(opened, tmp_path):
     page = opened(LABELS, "random_share=0", "n=4")
     wrong, state = page.answer_until_asked_again()

@@ -73,6 +73,7 @@ def test_a_run_on_joined_columns_predicts_a_file_with_its_columns(command, tmp_p
     assert capsys.readouterr().out.splitlines()[1].endswith("good film | story 1")
 
 
+@pytest.mark.slow
 def test_a_model_says_that_it_has_never_seen_such_a_length(command, tmp_path, capsys):
     digits = ("task=reverse", "dataset.length=8", "dataset.limit=100", "training=smoke", "baselines=false")
     command("train", *digits, *REVERSE_MODEL, "run_dir=run")

@@ -52,6 +52,7 @@ def test_a_run_resumes_at_any_step_as_if_it_had_never_stopped(command, stopped, 
     assert_same_run("run", whole)
 
 
+@pytest.mark.slow
 def test_a_run_that_compares_the_rows_of_a_batch_resumes_as_if_it_had_never_stopped(command, stopped):
     brackets = ("task=brackets", *BRACKETS_MODEL, "dataset.limit=60", "training=smoke", "training.steps=8")
     line = (*brackets, "training.batch_size=16", "training.contrast_weight=0.5", "baselines=false")
@@ -63,6 +64,7 @@ def test_a_run_that_compares_the_rows_of_a_batch_resumes_as_if_it_had_never_stop
     assert any(not torch.equal(weight, weights("without")[name]) for name, weight in weights("run").items())
 
 
+@pytest.mark.slow
 def test_a_resumed_run_keeps_its_threads_whatever_else_the_machine_does(command, stopped, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     stopped(*SHORT, "run_dir=run")
@@ -89,6 +91,7 @@ def test_settings_that_do_not_belong_to_the_run_are_named_with_both_values(comma
         command("train", "resume=run", "run_dir=other")
 
 
+@pytest.mark.slow
 def test_an_encoder_that_has_changed_since_is_refused(command, stop_after, tmp_path):
     command("train", *SHORT, "run_dir=start")
     settings = [setting for setting in SHORT if not setting.startswith("model")]
@@ -102,6 +105,7 @@ def test_an_encoder_that_has_changed_since_is_refused(command, stop_after, tmp_p
         command("finetune", "resume=run")
 
 
+@pytest.mark.slow
 def test_a_length_that_has_passed_ends_the_run(command, stopped):
     stopped(*SHORT, "run_dir=run", step=5)
     command("train", "resume=run", "training.steps=4")

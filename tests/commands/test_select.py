@@ -192,6 +192,7 @@ def test_a_run_chooses_what_it_is_unsure_of(command, brackets_run, tmp_path, cap
     assert margins[left] > min(margins.values())
 
 
+@pytest.mark.slow
 def test_the_lines_of_the_next_round_run(command, texts, capsys):
     line = ["select", "texts.csv", "n=8", "output=one.csv"]
     for name in ("one.csv", "next-1.csv"):

@@ -136,6 +136,7 @@ def test_a_run_records_the_experiment_as_it_was_typed_whatever_else_was(command)
     assert record["overrides"][:2] == ["experiment=notebook_reverse", "model=tiny"]
 
 
+@pytest.mark.slow
 def test_what_is_suggested_next_has_not_just_been_done(command, tmp_path, capsys):
     command("train", "task=reverse", *REVERSE_MODEL, "training=smoke", "dataset.limit=100", "run_dir=run")
     _, _, suggested = capsys.readouterr().err.partition("\nNext\n")

@@ -130,6 +130,7 @@ def test_commands_read_urls(command, tmp_path, capsys):
     assert (tmp_path / "vectors.npy").exists()
 
 
+@pytest.mark.slow
 def test_what_a_run_shows_to_others_holds_no_signature(command, tmp_path):
     lines = [f"text number {n},{'weather' if n % 2 else 'sport'}\n" for n in range(30)]
     (tmp_path / "rows.csv").write_text("text,label\n" + "".join(lines))

@@ -113,6 +113,7 @@ def test_a_sentence_without_pieces_is_skipped_and_its_paragraph_still_counts(tmp
     assert block.paragraphs == 3
 
 
+@pytest.mark.slow
 def test_processes_prepare_the_same_blocks_in_the_same_order(monkeypatch):
     monkeypatch.setattr("encoderlab.data.sentences._CHARACTERS", 200)
     documents = [[f"{number}|{number + 1}"] * (number % 7) for number in range(300)]

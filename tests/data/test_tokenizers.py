@@ -339,6 +339,7 @@ def test_a_folder_without_a_usable_tokenizer_is_refused_in_one_line(tmp_path, ma
     assert str(tmp_path) in str(refused.value) and "\n" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_name_that_is_nowhere_is_refused(hub, tmp_path):
     for name, endpoint in (("nobody/nothing", hub), ("./no/such folder", hub), ("some/name", "http://127.0.0.1:9")):
         code, message = build_elsewhere(name, endpoint, tmp_path)

@@ -294,6 +294,7 @@ def test_transform_gives_the_vectors_of_the_encoder(classifier):
 LEARNS = TINY | {"steps": 40, "learning_rate": 0.01}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", ["good", "bad"])
 def test_weights_of_rows_and_of_classes_decide_between_labels_that_contradict_each_other(weighted):
     texts = ["the same film"] * 40

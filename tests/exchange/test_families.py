@@ -148,6 +148,7 @@ def test_sentence_vectors_are_pooled_as_they_were_trained(tmp_path, command, sta
     assert start.shape.pooling is pooling and "pool.dense.weight" not in start.weights
 
 
+@pytest.mark.slow
 def test_vectors_pooled_by_the_maximum_equal_those_of_sentence_transformers(tmp_path, command):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     folder_of("roberta", tmp_path / "there")
@@ -199,6 +200,7 @@ def test_sentence_vectors_that_are_pooled_in_another_way_are_refused(tmp_path, c
         command("embed", "run=start", "input=texts.txt", "output=vectors.npy")
 
 
+@pytest.mark.slow
 def test_texts_of_a_pair_that_are_read_separately_are_read_as_single_texts(tmp_path, command):
     """Their vectors are those of `embed`, though RoBERTa's own pairs have two separators between their texts."""
     folder_of("roberta", tmp_path / "start")

@@ -85,6 +85,7 @@ def test_the_head_of_a_classifier_is_read_where_ours_is_the_same(model_type, hea
         assert predicted["predicted"][0] == model.labels[int(expected[1].argmax())]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", ["deberta-v2", "longformer", SLOW_ALBERT, SLOW_NOMIC])
 def test_a_finetuned_encoder_predicts_explains_and_is_exported(model_type, tmp_path, finetuned, command):
     finetuned(model_type, "training.steps=60", "training.learning_rate=0.01")
@@ -145,6 +146,7 @@ def test_no_prediction_copies_weights_for_each_token(model_type, tmp_path):
     assert transposed.number == 0, "in bf16, Longformer's predictions took many times as long"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", ["deberta-v2", SLOW_ALBERT])
 def test_a_stopped_run_resumes_bit_for_bit(model_type, tmp_path, finetuned, command, stop_after):
     quick = ("training.steps=8", "training.checkpoint_every=3", "training.keep=last")
@@ -159,12 +161,14 @@ def test_a_stopped_run_resumes_bit_for_bit(model_type, tmp_path, finetuned, comm
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
 
 
+@pytest.mark.slow
 def test_a_head_that_its_own_class_lacks_is_refused(finetuned, command):
     finetuned("albert", "model.pooling=mean", "training.steps=2")
     with pytest.raises(SettingError, match="model.pooling=mean.*or train with model.pooling=pooler"):
         command("export", "run=run", "format=huggingface", "path=back")
 
 
+@pytest.mark.slow
 def test_lower_layers_stay_as_pretrained(tmp_path, finetuned):
     finetuned("deberta-v2", "training.freeze_layers=3", "training.steps=3")
     before = read_model(tmp_path / "start").network.state_dict()
@@ -185,6 +189,7 @@ def test_attention_shows_maps_where_the_model_gives_them(tmp_path, command):
         command("attention", "run=longformer", "text=A good film", "run_dir=none")
 
 
+@pytest.mark.slow
 def test_an_encoder_teaches_another(tmp_path, finetuned, command):
     finetuned("albert")
     taught = ("distill", "teacher=run", "model=tiny", *ROWS, *LINE, "run_dir=student")

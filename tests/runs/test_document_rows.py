@@ -23,6 +23,7 @@ def rows_of(tmp_path):
     return partial(rows_in, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_store_equals_one_built_sentence_by_sentence_in_any_process(tmp_path, monkeypatch, workers):
     """Compare with the plainest way to build it, which reads like the store's description."""

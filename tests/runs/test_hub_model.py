@@ -139,6 +139,7 @@ def test_a_model_is_downloaded_without_pickles_and_code_and_found_again_offline(
     assert fetched("someone/model", endpoint, tmp_path / "home", HF_HUB_OFFLINE="1") == folder
 
 
+@pytest.mark.slow
 def test_a_model_with_only_pickles_is_refused(serve, files, tmp_path):
     del files["model.safetensors"]
     endpoint, _ = serve(files)
@@ -154,6 +155,7 @@ UNKNOWN = {
 }
 
 
+@pytest.mark.slow
 def test_models_unknown_to_the_hub_are_refused_in_one_line_each(hub, tmp_path):
     lines = fetched(",".join(UNKNOWN), hub, tmp_path / "home", REFUSED).splitlines()
     assert len(lines) == len(UNKNOWN)

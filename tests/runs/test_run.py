@@ -110,6 +110,7 @@ def test_a_file_that_cannot_be_written_is_reported_in_one_line(tmp_path, error):
         raise error
 
 
+@pytest.mark.slow
 def test_a_folder_deleted_during_a_run_is_reported(command, tmp_path, monkeypatch):
     count = Journal.step
 

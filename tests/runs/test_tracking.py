@@ -46,6 +46,7 @@ def _plots(plots_not_laid_out) -> None:
     pass
 
 
+@pytest.mark.slow
 def test_a_tracker_gets_settings_curves_scores_and_the_report_offline(command, mlflow, tmp_path):
     command("train", *SMALL, *ROWS, "tracking=mlflow", "run_dir=run")
     test = report_of("run")["splits"]["test"]
@@ -56,6 +57,7 @@ def test_a_tracker_gets_settings_curves_scores_and_the_report_offline(command, m
     assert sorted(mlflow.artifacts) == ["report.html", "report.json"]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_handed_over_as_it_was_begun(command, mlflow, stop_after):
     stop_after(3)
     with pytest.raises(Interrupted):

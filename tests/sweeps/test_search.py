@@ -24,6 +24,7 @@ def trials():
     return list(csv.DictReader(Path("sweep/search.csv").open(encoding="utf-8", newline="")))
 
 
+@pytest.mark.slow
 def test_a_search_draws_from_its_ranges_and_continues_where_it_ended(sweep, capfd):
     sweep("trials=1", *SPACE)
     first = trials()

@@ -40,6 +40,7 @@ def test_a_failed_job_is_named_and_tried_again_and_the_other_runs_once(sweep, sw
     assert all(Path(f"sweep/compare.{kind}").is_file() for kind in ("html", "json"))
 
 
+@pytest.mark.slow
 def test_a_sweep_prints_a_line_for_each_job_and_one_table(sweep, capfd):
     runs = sweep("seed=1,2")
     printed = capfd.readouterr()

@@ -43,6 +43,7 @@ def run(tmp_path):
     return run_script
 
 
+@pytest.mark.slow
 def test_collective_operations_reduce_gather_and_take_turns(run, tmp_path):
     lines = run(
         3,
@@ -78,6 +79,7 @@ def test_collective_operations_reduce_gather_and_take_turns(run, tmp_path):
     assert (tmp_path / "turns.txt").read_text().startswith("0\n")
 
 
+@pytest.mark.slow
 def test_one_of_several_processes_skips_pythons_shutdown_and_loses_no_output(run, tmp_path):
     """PyTorch's threads may abort a process there: see `Processes.end`."""
     lines = run(
