@@ -112,6 +112,14 @@ def files(folder):
     return {str(path.relative_to(folder)) for path in Path(folder).rglob("*") if path.is_file()}
 
 
+def test_with_muon_two_processes_train_like_one(processes, alone, tmp_path):
+    muon = (*BRACKETS, "training.optimizer=muon", "training.accumulate=2")
+    alone("train", *muon, "run_dir=one")
+    code, _, errors = processes(2, "train", *muon, "run_dir=two")
+    assert code == 0, "\n".join(errors)
+    assert_alike(tmp_path / "two", tmp_path / "one")
+
+
 def test_two_processes_train_like_one_and_the_run_resumes_in_one(one, processes, alone, tmp_path):
     code, out, errors = processes(2, "train", *BRACKETS, "training.accumulate=2", "run_dir=two")
     assert code == 0, "\n".join(errors)

@@ -65,6 +65,14 @@ def test_a_run_that_compares_the_rows_of_a_batch_resumes_as_if_it_had_never_stop
 
 
 @pytest.mark.slow
+def test_a_run_with_muon_resumes_as_if_it_had_never_stopped(command, stopped):
+    command("train", *SHORT, "training.optimizer=muon", "run_dir=whole")
+    stopped(*SHORT, "training.optimizer=muon", "run_dir=run", step=5)
+    command("train", "resume=run")
+    assert_same_run("run", "whole")
+
+
+@pytest.mark.slow
 def test_a_resumed_run_keeps_its_threads_whatever_else_the_machine_does(command, stopped, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     stopped(*SHORT, "run_dir=run")
