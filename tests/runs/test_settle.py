@@ -66,8 +66,8 @@ def facts_of(labels=None, lengths=20, validation=None, numbers=None, **known):
     n_rows = {"train": survey.rows}
     if validation is not None:
         n_rows["validation"] = validation
-    has_validation = {"has_validation": validation is not None}
-    return Facts(row_lengths, n_rows, list(labels), {"train": survey}, **has_validation | known)
+    defaults = {"has_validation": validation is not None, "n_undivided": survey.rows}
+    return Facts(row_lengths, n_rows, list(labels), {"train": survey}, **defaults | known)
 
 
 def settled(facts, task=TEXTS, model=None, dataset=None, tokenizer=None, **training):
@@ -159,7 +159,7 @@ TABLE = [
     (
         "held-out rows count",
         {},
-        {"labels": {"a": 230, "b": 230}, "validation": 50, "start_shape": START, "held_out": True},
+        {"labels": {"a": 230, "b": 230}, "validation": 50, "start_shape": START, "n_undivided": 510},
         {"training.freeze_layers": 0},
     ),
     (

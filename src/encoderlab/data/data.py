@@ -60,6 +60,12 @@ class Data:
     def has_validation(self) -> bool:
         return "validation" in self.by_name
 
+    @property
+    def n_undivided(self) -> int:
+        """Return the number of training rows before some were held out for validation."""
+        held_out = self.by_name["validation"] if "validation" in self.origin.get("taken_from_train", {}) else ()
+        return len(self.by_name["train"]) + len(held_out)
+
     def changed(self, change: Callable[[Split], Split], names: Collection[str]) -> Data:
         """Return the data with a change to some splits; one to `train` also concerns those held out from it."""
         by_name = {name: change(split) if name in names else split for name, split in self.by_name.items()}

@@ -95,6 +95,7 @@ class Documents:
     paired: ClassVar[bool] = False
     labels: ClassVar[list[str]] = []
     survey: ClassVar[None] = None  # there are no labels to count
+    n_undivided: ClassVar[int] = 0  # rows are drawn for each epoch
     decided: ClassVar[dict[str, Any]] = {}  # no setting of a dataset of documents is left open
 
     def read_by(self, language: str, min_characters: int, min_sentences: int) -> Documents:

@@ -148,14 +148,12 @@ def wants_linear_head(model: Model, data: Data) -> bool:
     # Of a model that is to be sharded only the main process has weights, so the others cannot compute its vectors.
     if not config.task.one_class_per_text or is_sharded(config.training, model.processes):
         return False
-    n_rows = len(data.split("train"))
     if model.network.separates_pairs:
-        return n_rows <= MOST_FROZEN_ROWS
+        return len(data.split("train")) <= MOST_FROZEN_ROWS
     reads_sentence_vectors = model.shape.pooling in OF_ALL_TOKENS or model.first_token_is_trained
     if len(model.labels) < MANY_LABELS or not reads_sentence_vectors:
         return False
-    held_out = data.by_name["validation"] if "validation" in data.origin.get("taken_from_train", {}) else ()
-    return has_few_rows(config.training, config.task, n_rows + len(held_out), len(model.labels))
+    return has_few_rows(config.training, config.task, data.n_undivided, len(model.labels))
 
 
 def set_linear_head(model: Model, rows: ExampleRows, *, tuned: bool = False) -> None:

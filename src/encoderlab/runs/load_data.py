@@ -86,12 +86,11 @@ def _trains_on_all_rows(config: RunConfig, data: Data, *, scored: bool) -> bool:
     """Return whether the rows that were held out for validation are better trained on."""
     if not config.dataset.leaves_validation_open or data.undivided is None:
         return False
-    n_rows = len(data.split("train")) + len(data.split("validation"))
-    if too_few_to_hold_out(config.training, n_rows):
+    if too_few_to_hold_out(config.training, data.n_undivided):
         return True
     if config.task.fits_thresholds or (scored and "test" not in data.by_name):
         return False
-    return has_few_rows(config.training, config.task, n_rows, len(data.labels))
+    return has_few_rows(config.training, config.task, data.n_undivided, len(data.labels))
 
 
 def tokenize(data: Data | Documents, tokenizer: Tokenizer, names: Sequence[str], config: RunConfig) -> Tokens:

@@ -198,7 +198,7 @@ def gather_facts(
         n_rows=tokens.n_rows,
         labels=data.labels,
         survey=data.survey,
-        held_out="validation" in data.origin.get("taken_from_train", {}),
+        n_undivided=data.n_undivided,
         has_validation=data.has_validation,
         is_tested=is_tested,
         paired=data.paired,

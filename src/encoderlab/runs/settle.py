@@ -77,7 +77,7 @@ class Facts:
     n_rows: Mapping[str, int]
     labels: Sequence[str] = ()
     survey: Mapping[str, SplitSurvey] | None = None
-    held_out: bool = False  # validation was taken from the training rows
+    n_undivided: int = 0  # training rows, before some were held out for validation
     has_validation: bool = True
     is_tested: bool = True  # on rows that it is not trained on, unless nobody asks for scores
     paired: bool = False
@@ -236,9 +236,7 @@ def settle_contrast(
 
 def _trains_on_few_rows(training: TrainingConfig, task: TaskConfig, facts: Facts) -> bool:
     """Return whether there were few training rows before validation rows were taken from them."""
-    held_out = facts.n_rows.get("validation", 0) if facts.held_out else 0
-    n_rows = facts.n_rows["train"] + held_out
-    return has_few_rows(training, task, n_rows, len(facts.labels))
+    return has_few_rows(training, task, facts.n_undivided, len(facts.labels))
 
 
 def has_few_rows(training: TrainingConfig, task: TaskConfig, n_rows: int, n_labels: int) -> bool:
