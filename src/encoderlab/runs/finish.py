@@ -63,8 +63,8 @@ def _finish_task(
     config = model.config
     if not scores:  # of very few rows, none were held out
         # the other processes have left
-        on_training = replace(model, processes=SINGLE_PROCESS).evaluate(prepared.rows["train"])
-        scores = {"train": cast("PredictionScores", on_training)}
+        alone = replace(model, processes=SINGLE_PROCESS)
+        scores = {"train": alone.evaluate_predictions(prepared.rows["train"])}
     split = reports.scored_split(scores)
 
     # What a reader of the scores should know about the run and the rows.

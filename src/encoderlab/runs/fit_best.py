@@ -87,7 +87,7 @@ def _keep_better(
     alone = head_alone.scores
     assert alone is not None
     name = model.task.main_score
-    finetuned = cast("PredictionScores", model.evaluate(validation))
+    finetuned = model.evaluate_predictions(validation)
     seed = model.config.seed
     comparison = model.processes.broadcast_from_main(lambda: Comparison.of(alone, finetuned, name, seed))
     kept = comparison.favours_head_alone(pairs_are_separate=model.network.separates_pairs)
@@ -161,7 +161,7 @@ def fit_head_alone(
     scores = None
     if chosen is None:
         assert validation is not None, "it is compared on validation"
-        scores = cast("PredictionScores", alone.evaluate(validation))
+        scores = alone.evaluate_predictions(validation)
     return HeadAlone(weights_of(alone.network), time.perf_counter() - started, scores, chosen)
 
 
@@ -280,7 +280,7 @@ def _fold(
     held_out = PartOfRows(train, others)
     head_alone = _copy(model)
     set_linear_head(head_alone, fitted, tuned=True)
-    by_head = cast("PredictionScores", head_alone.evaluate(held_out)).predicted
+    by_head = head_alone.evaluate_predictions(held_out).predicted
     finetuned = _copy(model)
     if starts_linear:
         set_linear_head(finetuned, fitted)
@@ -288,4 +288,4 @@ def _fold(
     for _ in state.remaining_steps():
         stop_if_interrupted(model.processes)
     state.distributed.finish()
-    return by_head, cast("PredictionScores", finetuned.evaluate(held_out)).predicted
+    return by_head, finetuned.evaluate_predictions(held_out).predicted

@@ -24,7 +24,7 @@ from encoderlab.data.token_store import tokenize_examples
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.metrics.novelty import Novelty
-from encoderlab.metrics.scores import SplitScores
+from encoderlab.metrics.scores import PredictionScores, SplitScores
 from encoderlab.model.config import HeadSizes, ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import ClsPool, EncoderWithHeads, MaxPool, MeanPool, pool_windows, without_weights
 from encoderlab.model.packing import FIRST_TOKENS
@@ -191,6 +191,12 @@ class Model:
         """Score the model on all of `rows`; the processes of the run share them."""
         batches = self.scoring_batches(rows, self.processes)
         return evaluate(self.network, batches, self.task.metrics(), self.compute, self.processes)
+
+    def evaluate_predictions(self, rows: Rows) -> PredictionScores:
+        """Score the model of a task on labelled rows, with a prediction for each; see `evaluate`."""
+        scores = self.evaluate(rows)
+        assert isinstance(scores, PredictionScores)
+        return scores
 
     def predict(
         self,

@@ -14,7 +14,7 @@ import torch
 from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics.calibration import LEAST_ROWS, fit_temperature
 from encoderlab.metrics.novelty import Novelty, fit_novelty
-from encoderlab.metrics.scores import PredictionScores, SplitScores
+from encoderlab.metrics.scores import SplitScores
 from encoderlab.metrics.texts import ClassificationScores
 from encoderlab.runs.model import Model
 from encoderlab.tasks.rows import ExampleRows, PartOfRows
@@ -41,10 +41,10 @@ def score(model: Model, rows: Mapping[str, Rows]) -> tuple[Model, dict[str, Spli
     temperature = None
     held_out = None
     if "validation" in rows:
-        held_out = cast("PredictionScores", model.evaluate(rows["validation"]))
+        held_out = model.evaluate(rows["validation"])
         temperature = calibrate(model, held_out)
         if temperature is not None:
-            held_out = cast("PredictionScores", model.evaluate(rows["validation"]))
+            held_out = model.evaluate(rows["validation"])
         scores["validation"] = held_out
     model = model.with_task(model.task.fitted_on(held_out))
 
@@ -63,7 +63,7 @@ def _with_temperature(scores: Mapping[str, SplitScores], temperature: float) -> 
     return divided
 
 
-def calibrate(model: Model, held_out: PredictionScores) -> float | None:
+def calibrate(model: Model, held_out: SplitScores) -> float | None:
     """Divide the weights of a head for classes by the temperature that fits the `held_out` scores, and return it.
 
     The logits are divided by it too, so that probabilities are calibrated wherever the model is read, and no prediction

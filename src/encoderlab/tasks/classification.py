@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from encoderlab.data.survey import SplitSurvey
     from encoderlab.data.tokenizers import Tokenizer
     from encoderlab.metrics.calibration import ThresholdRule
-    from encoderlab.metrics.scores import PredictionScores
+    from encoderlab.metrics.scores import PredictionScores, SplitScores
     from encoderlab.metrics.texts import ClassificationMetrics
     from encoderlab.tasks.rows import Targets
     from encoderlab.training.loss import LabelWeights
@@ -158,7 +158,7 @@ class Classification(Task):
 
         return ClassificationMetrics(self.labels, self.main_score, self.positive, self.threshold)
 
-    def fitted_on(self, held_out: PredictionScores | None) -> Task:
+    def fitted_on(self, held_out: SplitScores | None) -> Task:
         """Return the task with the threshold that was fitted on validation, or 0.5 without any."""
         from encoderlab.metrics.calibration import DEFAULT
         from encoderlab.metrics.texts import ClassificationScores

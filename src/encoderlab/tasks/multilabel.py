@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from encoderlab.data.examples import Example
     from encoderlab.data.survey import SplitSurvey
     from encoderlab.data.tokenizers import Tokenizer
-    from encoderlab.metrics.scores import PredictionScores
+    from encoderlab.metrics.scores import SplitScores
     from encoderlab.metrics.texts import LabelSetMetrics
     from encoderlab.model.heads import EncoderWithHeads
     from encoderlab.tasks.rows import Targets
@@ -140,7 +140,7 @@ class Multilabel(Task):
 
         return LabelSetMetrics(self.labels, self.thresholds, self.main_score)
 
-    def fitted_on(self, held_out: PredictionScores | None) -> Task:
+    def fitted_on(self, held_out: SplitScores | None) -> Task:
         """Return the task with a threshold for every label: the user's, the fitted one, or 0.5 without validation."""
         from encoderlab.metrics.calibration import DEFAULT
         from encoderlab.metrics.texts import LabelSetScores

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from encoderlab.data.token_store import TokenStore
     from encoderlab.data.tokenizers import Tokenizer
     from encoderlab.metrics.calibration import ThresholdRule
-    from encoderlab.metrics.scores import Metrics, PredictionScores
+    from encoderlab.metrics.scores import Metrics, PredictionScores, SplitScores
     from encoderlab.model.heads import EncoderWithHeads
     from encoderlab.tasks.rows import ExampleRows, Targets
     from encoderlab.training.config import TrainingConfig
@@ -324,7 +324,7 @@ class Task(ABC):
     def metrics(self) -> Metrics:
         """Return an empty collection of predictions, to be scored."""
 
-    def fitted_on(self, held_out: PredictionScores | None) -> Task:
+    def fitted_on(self, held_out: SplitScores | None) -> Task:
         """Return the task with what the scores on validation decide, such as thresholds; None: there are none."""
         return self
 
