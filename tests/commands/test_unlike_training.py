@@ -40,6 +40,16 @@ def tickets_run(tmp_path_factory, cache, run_in):
     return folder / "run"
 
 
+@pytest.fixture(scope="module")
+def windows_run(tmp_path_factory, cache, run_in, tickets_run):
+    """The same with texts that are read in windows."""
+    folder = tmp_path_factory.mktemp("windows")
+    settings = ("training.freeze_layers=all", "baselines=false", "training.threads=1", "task.windows=mean")
+    rows = tickets_run.parent / "tickets.csv"
+    run_in(cache, "finetune", rows, *settings, "model.max_length=8", f"run_dir={folder / 'run'}")
+    return folder / "run"
+
+
 def test_a_text_unlike_training_gets_no_label_and_the_reason(command, tickets_run, tmp_path, capsys):
     texts = ["refund my order", FOREIGN, " "]
     (tmp_path / "new.csv").write_text("text\n" + "".join(f'"{text}"\n' for text in texts), encoding="utf-8")
@@ -144,6 +154,32 @@ def test_an_exported_graph_tells_them_too(command, tickets_run, tmp_path, kind):
     printed = subprocess.run([*program, FOREIGN], capture_output=True, text=True, check=True)
     without = json.loads(printed.stdout)
     assert without["predicted"] in TEXTS and "reason" not in without
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("symbolic_sizes")
+def test_the_exported_program_refuses_what_it_cannot_do_in_one_line(command, tickets_run, windows_run, tmp_path):
+    pytest.importorskip("onnxscript", reason="the extra onnx is not installed")
+    pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
+    command("export", f"run={tickets_run}", "format=onnx", "path=exported")
+    command("export", f"run={windows_run}", "format=onnx", "path=windowed")
+
+    def answered(folder, *arguments):
+        program = [sys.executable, str(tmp_path / folder / "predict.py"), *arguments]
+        return subprocess.run(program, capture_output=True, text=True, check=False)
+
+    for share in ("5", "0", "nan", "many"):
+        refused = answered("exported", f"--unlike-training={share}", "refund my order")
+        assert refused.returncode == 1 and len(refused.stderr.splitlines()) == 1 and not refused.stdout
+    refused = answered("windowed", "--unlike-training=0.05", "a text")
+    assert refused.returncode == 1 and "windows" in refused.stderr
+    assert "reason" in encoderlab.load(tmp_path / "windowed").predict("a text", unlike_training=0.05)[0]
+    assert json.loads(answered("exported", "-refund my order").stdout)["text"] == "-refund my order"
+    novelty = tmp_path / "exported" / NOVELTY_FILE
+    novelty.write_bytes(novelty.read_bytes()[:100])
+    assert NOVELTY_FILE in answered("exported", "--unlike-training=0.05", "refund my order").stderr
+    novelty.unlink()
+    assert len(answered("exported", "--unlike-training=0.05", "refund my order").stderr.splitlines()) == 1
 
 
 @pytest.mark.slow

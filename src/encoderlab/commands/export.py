@@ -64,13 +64,13 @@ def export(config: ExportConfig) -> Path:
 
 def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     opened = read_model(model_folder(config.run))
-    if opened.novelty is not None:
+    model = _with_chosen_heads(config, opened)
+    if model.novelty is not None:
         print(
             "encoderlab: transformers cannot tell texts unlike the training texts, so every text gets a label;"
             " format=onnx, int8 and web can (unlike_training)",
             file=sys.stderr,
         )
-    model = _with_chosen_heads(config, opened)
     task = model.task
     if not task.config.adds_special_tokens:
         problem = "transformers adds [CLS] and [SEP], but the model was trained with task.special_tokens=false"

@@ -36,7 +36,7 @@ TableFormat = Enum("TableFormat", ["table", "json"])  # how results are printed:
 
 @dataclass
 class CommandConfig:
-    """The settings that every command has, by which a run knows the `command` that it is of."""
+    """The settings that every command has; a run takes the name of its `command` from their class."""
 
     command: ClassVar[str]
 

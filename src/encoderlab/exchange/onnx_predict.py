@@ -2,11 +2,10 @@
 line.
 
 Needs numpy, onnxruntime and tokenizers. A tab separates the two texts of a pair. Each prediction is a line of JSON. If
-the folder has a novelty.safetensors, --unlike-training=0.05 gives no label to texts unlike those the model was trained
-on, at the price of about 5% of the others.
+the folder has a novelty.safetensors, --unlike-training=0.05 as the first argument gives no label to texts unlike those
+the model was trained on, at the price of about 5% of the others.
 """
 
-import argparse
 import json
 import sys
 from math import prod
@@ -20,11 +19,17 @@ import tokenizers
 def predict(texts: list[str], folder: Path, unlike_training: float | None = None) -> list[dict]:
     """Return a prediction for each text, or for each pair with a tab in it, in order.
 
-    With `unlike_training`, the share of texts like the training texts that may be lost, each has a `reason`, which says
-    why a text has no label; else None.
+    With `unlike_training`, the share of texts like the training texts that may be lost, each also has a `reason`:
+    "unlike training", or None. Raises ValueError if it is no share, or the model cannot tell.
     """
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))["graph"]
-    known = None if unlike_training is None else arrays_of(folder / "novelty.safetensors")
+    known = None
+    if unlike_training is not None:
+        if not 0 < unlike_training < 1:
+            raise ValueError(f"unlike_training is {unlike_training}, and not a share between 0 and 1, such as 0.05")
+        if config["windows"] is not None:
+            raise ValueError("unlike_training needs all windows of a text, and this program reads the first one")
+        known = arrays_of(folder / "novelty.safetensors")
     words = config["answers_for"] == "words"
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))  # also truncates, and pads
     tokenizer.encode_special_tokens = True  # "[MASK]" in a text is text
@@ -85,17 +90,21 @@ def prediction(config: dict, read: tokenizers.Encoding, logits: np.ndarray) -> d
 
 def arrays_of(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of a file of safetensors with 32-bit floats: a header's length in 8 bytes, the header in JSON,
-    and the numbers.
+    and the numbers. Raises ValueError if it is missing or damaged.
     """
     if not path.is_file():
-        raise SystemExit("This model has no record of its training texts: leave --unlike-training out")
+        raise ValueError("unlike_training does not work with this model, which has no record of its training texts")
     content = path.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
     arrays = {}
-    for name, about in json.loads(content[8:start]).items():
-        offset = start + about["data_offsets"][0]
-        numbers = np.frombuffer(content, np.float32, count=prod(about["shape"]), offset=offset)
-        arrays[name] = numbers.reshape(about["shape"])
+    try:
+        header = json.loads(content[8:start])
+        for name in ("whitening", "means", "held_out"):
+            shape = header[name]["shape"]
+            offset = start + header[name]["data_offsets"][0]
+            arrays[name] = np.frombuffer(content, np.float32, count=prod(shape), offset=offset).reshape(shape)
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from None
     return arrays
 
 
@@ -148,10 +157,14 @@ def log_allowed(flags: str) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("texts", nargs="*")
-    parser.add_argument("--unlike-training", type=float, metavar="SHARE")
-    given = parser.parse_args()
-    texts = given.texts or [line.rstrip("\r\n") for line in sys.stdin]
-    for text, predicted in zip(texts, predict(texts, Path(__file__).parent, given.unlike_training), strict=True):
+    given = sys.argv[1:]
+    try:
+        share = None
+        if given and given[0].startswith("--unlike-training="):
+            share = float(given.pop(0).partition("=")[2])
+        texts = given or [line.rstrip("\r\n") for line in sys.stdin]
+        predictions = predict(texts, Path(__file__).parent, share)
+    except ValueError as error:
+        sys.exit(str(error))
+    for text, predicted in zip(texts, predictions, strict=True):
         print(json.dumps({"text": text} | predicted, ensure_ascii=False))

@@ -158,6 +158,7 @@ def _graph_fields(model: Model, whole: onnx.WholeModel) -> dict[str, Any]:
         "outputs": whole.outputs,
         "answer": "last_hidden_state" if answers_for == "nothing" else whole.answer,
         "max_length": task.max_length,
+        "windows": None if task.windows is None else task.windows.pooling,
         "special_tokens": task.config.adds_special_tokens,
         "opset": onnx.OPSET,
         "tolerance": onnx.TOLERANCE,

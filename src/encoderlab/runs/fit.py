@@ -348,7 +348,7 @@ def dry_run(model: Model, trained_on: Rows, rows: Mapping[str, Rows]) -> None:
         f"{config.command} {config.task.name}, seed {config.seed}": "dry run: only the cache is written",
         "Parameters": f"{network.n_parameters:,} ({parts}){f'; {frozen:,} frozen' if frozen else ''}",
         "Choices": "; ".join([*model.choices, str(model.micro_batches)]),
-        "Rows": ", ".join(f"{len(split_rows):,} {name}" for name, split_rows in rows.items()),
+        "Rows": ", ".join(f"{len(split_rows):,} {name}" for name, split_rows in {**rows, "train": trained_on}.items()),
         "Steps": f"{'about ' if budget else ''}{steps:,}{within} of {training.batch_size} rows "
         f"({steps / per_epoch:,.2f} epochs of {per_epoch:,}), {evaluations:,} evaluation{'s' * (evaluations != 1)}",
     }

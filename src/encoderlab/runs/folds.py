@@ -97,8 +97,8 @@ def _fold_run(config: AnyRunConfig, run: Run, number: int, train: Train[AnyRunCo
     if finished:
         return fold_run
     further: dict[str, Any] = {"run_dir": str(fold_run.folder)}
-    began = processes.broadcast_from_main(lambda: fold_run.config_file.is_file())
-    if began:
+    has_begun = processes.broadcast_from_main(lambda: fold_run.config_file.is_file())
+    if has_begun:
         # Only the hardware may be another one; everything else is as the fold was started.
         further |= {"resume": str(fold_run.folder), "overrides": sorted(HARDWARE)}
     train(_settings_of_fold(config, number, **further), processes)

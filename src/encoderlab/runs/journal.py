@@ -133,7 +133,7 @@ class Journal:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the clock: what happens in this context is not training."""
+        """Stop the clock: what happens in this context is not training. After an error it stays stopped."""
         self._read_clock()
         self._is_running = False
         yield

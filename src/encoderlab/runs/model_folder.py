@@ -251,17 +251,22 @@ def read_model(folder: Path, *, or_graph: bool = False) -> Model:
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     task = config.task.build(tokenizer, labels, config.model.reach)
     if graph is not None:
-        from encoderlab.exchange.onnx import GraphModel
-
-        shapes = without_weights(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
-        network: Any = GraphModel(graph, shapes)  # it predicts, and refuses everything else
-        novelty = read_novelty(folder, config.model.d_model, len(labels))
+        network = _graph_network(graph, config.model, task)
+        novelty = read_novelty(folder, config.model.d_model, len(labels)) if "vectors" in network.outputs else None
         return Model(config, task, network, UNASSIGNED, provenance, novelty=novelty)
     weights = read_weights(folder / "model.safetensors")
     required = weight_shapes(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
     check_shapes(folder, required, weights)
     novelty = read_novelty(folder, config.model.d_model, len(labels))
     return Model(config, task, network_of(config.model, task, weights), UNASSIGNED, provenance, novelty=novelty)
+
+
+def _graph_network(graph: Path, shape: ModelConfig, task: Task) -> Any:
+    """Return a graph in the place of a network: it predicts, and refuses everything else."""
+    from encoderlab.exchange.onnx import GraphModel
+
+    tokenizer = task.tokenizer
+    return GraphModel(graph, without_weights(shape, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads))
 
 
 def _settings_of(folder: Path, content: dict[str, Any]) -> RunConfig:

@@ -79,7 +79,7 @@ class PreparedRun:
             model.processes,
             requested=self.requested,
             notes=self.notes,
-            files=self.fingerprints,
+            fingerprints=self.fingerprints,
         )
 
     def announce(self, run: Run) -> None:

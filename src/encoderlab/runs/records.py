@@ -51,35 +51,35 @@ def open_run(
     processes: Processes,
     *,
     requested: RunConfig,
-    files: Mapping[str, str] | None = None,
+    fingerprints: Mapping[str, str] | None = None,
     notes: list[str] | None = None,
 ) -> Iterator[Run]:
     """Open the folder of a run, new or resumed, and record its settings there.
 
-    `requested` are the settings before those left open were decided. `files` are the fingerprints of what the run reads
+    `requested` are the settings before those left open were decided. `fingerprints` are those of what the run reads
     besides the data, by the setting that names it. On an error a new folder is deleted, unless a step's checkpoint in
-    it is worth keeping. Raises DataError if the rows or `files` of a resumed run have changed.
+    it is worth keeping. Raises DataError if the rows or other files of a resumed run have changed.
     """
 
     def opened() -> AbstractContextManager[Run]:
         if config.resume is None:
             return Run.new(config.run_dir, config.command, config.task.name)
         run = Run(config.resume)
-        _refuse_changed_data(run, config, data, files or {})
+        _refuse_changed_data(run, config, data, fingerprints or {})
         return run.reopened(config.command)
 
     with processes.entered_by_main(opened) as run:
         if processes.is_main:
-            record_start(run, config, compute, data=data, requested=requested, files=files, notes=notes)
+            record_start(run, config, compute, data=data, requested=requested, fingerprints=fingerprints, notes=notes)
         yield run
 
 
-def _refuse_changed_data(run: Run, config: RunConfig, data: Data | Documents, files: Mapping[str, str]) -> None:
+def _refuse_changed_data(run: Run, config: RunConfig, data: Data | Documents, fingerprints: Mapping[str, str]) -> None:
     """Raise DataError if rows or files are not those that the run in this folder was started with."""
     record = environment_of(run)
     before = {name: split.get("fingerprint") for name, split in record["dataset"]["splits"].items()}
     before |= record.get("files", {})
-    now = {**data.fingerprints(), **files}
+    now = {**data.fingerprints(), **fingerprints}
     changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     if changed:
         named = [f"{name}={getattr(config, name)}" if hasattr(config, name) else name for name in changed]
@@ -94,7 +94,7 @@ def record_start(
     *,
     data: Data | Documents | None = None,
     requested: RunConfig | None = None,
-    files: Mapping[str, str] | None = None,
+    fingerprints: Mapping[str, str] | None = None,
     notes: list[str] | None = None,
 ) -> None:
     """Write environment.json and then config.yaml, the settings as settled: with that file a run has begun.
@@ -125,8 +125,8 @@ def record_start(
     }
     if requested is not None:
         record["composed"] = plain(requested)
-    if files:
-        record["files"] = files
+    if fingerprints:
+        record["files"] = fingerprints
     if notes:
         record["notes"] = notes  # on what was decided, which a resumed run reports too
     if run.config_file.is_file():

@@ -89,7 +89,7 @@ class Facts:
 
 
 def settle(config: AnyRunConfig, facts: Facts) -> tuple[AnyRunConfig, list[str]]:
-    """Return the settings of a run with those decided that rows and encoder decide, and a note on each decision that a
+    """Return the settings of a run after all decisions of the table but the last two rows, and a note on each that a
     user may want to know.
 
     Raises SettingError if settings contradict the starting encoder, DataError if no rows can be made of the data.

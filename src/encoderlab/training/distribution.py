@@ -25,7 +25,7 @@ from encoderlab.training.config import Sharding, TrainingConfig
 
 
 class WholeNetwork:
-    """A model that each process holds completely.
+    """A network that each process holds completely.
 
     The loop calls `for_forward`; `network`, with the same weights, is what is optimised and, between steps, scored. All
     processes call the same methods.
@@ -65,10 +65,10 @@ class WholeNetwork:
 
 
 class ShardedNetwork(WholeNetwork):
-    """A model of which each process holds a shard, and gathers a layer while it computes it.
+    """A network of which each process holds a shard, and gathers a layer while it computes it.
 
-    The main process's model, which stays on its CPU until training has ended, has the initial weights. They are
-    broadcast and sharded one tensor at a time, so the others' models need no weights.
+    The main process's network, which stays on its CPU until training has ended, has the initial weights. They are
+    broadcast and sharded one tensor at a time, so the others' networks need no weights.
     """
 
     def __init__(self, network: EncoderWithHeads, processes: Processes, device: torch.device) -> None:
@@ -189,7 +189,7 @@ def _no_sync(sharded: Any) -> Iterator[None]:
 
 
 def _shapes_of(network: EncoderWithHeads) -> EncoderWithHeads:
-    """Return the same model with weights that take no memory; its tables keep theirs."""
+    """Return the same network with weights that take no memory; its tables keep theirs."""
     empty = {
         id(weight): nn.Parameter(torch.empty_like(weight, device="meta"), requires_grad=weight.requires_grad)
         for weight in network.parameters()

@@ -129,7 +129,7 @@ class Step:
 
 @dataclass(slots=True)
 class Learner:
-    """A model with everything that trains it: optimizer, settings, device, processes, and a guard against steps that
+    """A network with everything that trains it: optimizer, settings, device, processes, and a guard against steps that
     are not finite.
 
     With several `processes`, `network` averages its gradients with theirs after the last micro-batch of a step.

@@ -32,7 +32,9 @@ async function openModel() {
   const settings = await unpackJson("tokenizer_config.json");
   const tokenizer = new Tokenizer(plainText(await unpackJson("tokenizer.json")), settings);
   const session = await ort.InferenceSession.create(new Uint8Array(await unpack("model.onnx")));
-  const known = "{{ novelty_file }}" in packed ? arraysOf(await unpack("{{ novelty_file }}")) : null;
+  // Texts in several windows are told by all of them, and this page reads one.
+  const canTell = "{{ novelty_file }}" in packed && graph.windows === null;
+  const known = canTell ? arraysOf(await unpack("{{ novelty_file }}")) : null;
   return { ort, graph, tokenizer, session, known, unknown: tokenizer.token_to_id(settings.unk_token) };
 }
 
@@ -41,7 +43,8 @@ function arraysOf(content) {
   const start = 8 + Number(new DataView(content).getBigUint64(0, true));
   const header = JSON.parse(new TextDecoder().decode(content.slice(8, start)));
   const arrays = {};
-  for (const [name, { data_offsets: [from, to] }] of Object.entries(header)) {
+  for (const name of ["whitening", "means", "held_out"]) {
+    const [from, to] = header[name].data_offsets;
     arrays[name] = new Float32Array(content.slice(start + from, start + to));
   }
   return arrays;
@@ -169,7 +172,7 @@ async function answerTo(model, text, pair) {
   const outputs = await outputsOf(model, row);
   const nodes = bars(model.graph, Array.from(outputs[model.graph.answer].data));
   if (model.known !== null && isUnlikeTraining(model.known, outputs.vectors.data)) {
-    const note = "This text is unlike those that the model was trained on, as 1 in 20 of their like seems to be: perhaps no label fits.";
+    const note = "This text is unlike those that the model was trained on, so perhaps no label fits. One in 20 similar texts gets this note too.";
     nodes.splice(1, 0, made("p", "bad", note));
   }
   return { nodes, isTruncated: row.isTruncated };
