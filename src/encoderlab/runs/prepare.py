@@ -94,14 +94,15 @@ class PreparedRun:
         print_lines(parameters, *model.choices, str(model.micro_batches), length, f"run folder {run.folder}")
 
 
-def prepare(config: RunConfig, processes: Processes, *, scored: bool = True) -> PreparedRun:
+def prepare(typed: RunConfig, processes: Processes, *, scored: bool = True) -> PreparedRun:
     """Read the data and the weights to start from, settle every open setting, and build the model and its rows.
 
     Unless a split is to be `scored`, none needs to have labels. Raises SettingError or DataError, each with a remedy,
     for anything that does not fit together or this machine.
     """
-    # A run that is resumed brings its settings. Only here are there two configs: what was asked for, and what it gives.
-    requested = settings_to_run_with(config, processes)
+    # Only here are there three configs: what was typed, what is requested (a run that is resumed brings its settings),
+    # and `config` below, in which everything is settled.
+    requested = settings_to_run_with(typed, processes)
     _check_command(requested, processes)
     as_begun = began(requested, processes)
 
