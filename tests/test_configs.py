@@ -109,7 +109,6 @@ def command_of(name):
 
 NOT_MEASURED = {  # their heads say so
     "pretrain_base_gpu",  # needs a GPU for a day
-    "mini_en_3",  # was run by a script before it was a config
 }
 
 
