@@ -180,6 +180,7 @@ def check_batching_changes_nothing(prepared):
         assert other.values == {name: pytest.approx(value, abs=1e-5) for name, value in alone.values.items()} | area
 
 
+@pytest.mark.slow
 def test_padding_and_batching_do_not_change_scores_of_words(digits):
     check_batching_changes_nothing(digits)
 

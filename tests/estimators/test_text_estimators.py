@@ -343,6 +343,7 @@ def test_a_refusal_names_the_parameter(parameters, named):
     assert not any(f"{group}." in str(refused.value) for group in ("training", "task", "model", "dataset"))
 
 
+@pytest.mark.slow
 def test_rows_can_have_weights_where_the_names_of_labels_are_trained_on_too():
     texts = [f"{('a warm and witty film', 'a dull empty mess')[row % 2]} {row}" for row in range(12)]
     labels = ["warm_witty", "dull_mess"] * 6

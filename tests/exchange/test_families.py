@@ -228,6 +228,7 @@ def rows_of(path, pairs=False):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", [name if name in FAST else pytest.param(name, marks=SLOW) for name in CONFIGS])
 @pytest.mark.parametrize(("head", "pairs"), [("Model", False), ("ForMaskedLM", True)])
 def test_a_finetuned_encoder_is_exported_to_its_family_with_equal_probabilities(

@@ -229,6 +229,7 @@ def test_code_in_a_folder_is_not_run(tmp_path):
     assert read_model(tmp_path).shape.name == "deberta-v2"
 
 
+@pytest.mark.slow
 def test_a_run_of_a_type_that_transformers_no_longer_has_is_refused(tmp_path, finetuned):
     finetuned("deberta-v2", "training.steps=2")
     (tmp_path / "run" / "model" / "manifest.json").unlink()

@@ -232,6 +232,7 @@ def run(model, micro_batches, *, after=0, optimizer=None):
     return [step.numbers() for step in steps], taken, torch.cat([weight.flatten() for weight in model.parameters()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("room", "number"), [(5, 2), (3, 4), (1, 10)])
 def test_the_curve_equals_that_of_micro_batches_set_by_hand(room, number, capsys):
     figures, taken, weights = run(Small(room), MicroBatchCount(1, "a guess", open=True))

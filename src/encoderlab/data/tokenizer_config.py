@@ -42,6 +42,9 @@ class TokenizerConfig(ABC):
         """Return the settings with those decided that depend on whether the words of a row have labels."""
         return self
 
+    def refuse_without_encoder(self) -> None:  # noqa: B027 (most belong to no encoder)
+        """Raise SettingError if it is the tokenizer of an encoder, and a run starts from none."""
+
     @abstractmethod
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
         """Return the tokenizer. Raises DataError if it cannot be built.
@@ -192,10 +195,17 @@ class SymbolsConfig(TokenizerConfig):
 class AsPretrainedTokenizer(TokenizerConfig):
     """The tokenizer that a pretrained encoder was trained with, set by `init_from`."""
 
+    def refuse_without_encoder(self) -> None:
+        raise self._without_encoder()
+
     def build(self, texts: Texts, cache_dir: Path) -> Tokenizer:
         """Raise SettingError: this can only be replaced by the tokenizer of a pretrained encoder."""
+        raise self._without_encoder()
+
+    @staticmethod
+    def _without_encoder() -> SettingError:
         remedy = "Set init_from=... (finetune or pretrain), or choose another, such as tokenizer=wordpiece"
-        raise SettingError("tokenizer=as_pretrained needs init_from=..., the encoder it belongs to", remedy=remedy)
+        return SettingError("tokenizer=as_pretrained needs init_from=..., the encoder it belongs to", remedy=remedy)
 
 
 def _wordpiece(vocabulary: dict[str, int] | None, normalizer: normalizers.Normalizer) -> tokenizers.Tokenizer:

@@ -110,6 +110,8 @@ def prepare(typed: RunConfig, processes: Processes, *, scored: bool = True) -> P
     start, fingerprints = load_start(requested, processes)
     start_shape = shape_for(requested.task, start)
     teacher = open_teacher(requested)
+    if start is None and teacher is None:
+        requested.tokenizer.refuse_without_encoder()
 
     # The main process reads and tokenises, and the others find its work in the cache: they enter once it has left, so
     # nothing in here may wait for them.
