@@ -6,11 +6,11 @@ from dataclasses import fields, replace
 
 import pytest
 
-from encoderlab.config.commands import AsPretrained
 from encoderlab.errors import SettingError
 from encoderlab.model.config import (
     AGREEING,
     Activation,
+    AsPretrained,
     Family,
     Head,
     ModelConfig,

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from encoderlab.config.commands import AsPretrained, FinetuneConfig, RunConfig
+from encoderlab.config.commands import FinetuneConfig, RunConfig
 from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.tokenizer_config import AsPretrainedTokenizer, SymbolsConfig
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.config import HeadSizes, ModelConfig, Pooling, Positions
+from encoderlab.model.config import AsPretrained, HeadSizes, ModelConfig, Pooling, Positions
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.model import Model, Provenance
 from encoderlab.runs.model_folder import model_folder, read_model, save_model

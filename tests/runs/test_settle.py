@@ -7,14 +7,14 @@ from functools import reduce
 import numpy as np
 import pytest
 
-from encoderlab.config.commands import AsPretrained, RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.files import FilesDataset
 from encoderlab.data.survey import SplitSurvey
 from encoderlab.data.tokenizer_config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError
-from encoderlab.model.config import ModelConfig, Pairs
+from encoderlab.model.config import AsPretrained, ModelConfig, Pairs
 from encoderlab.runs.settle import Facts, settle, too_few_to_hold_out
 from encoderlab.settings import flat_settings
 from encoderlab.tasks.classification import ClassificationConfig, ClassificationScore

@@ -26,7 +26,7 @@ def attention(config: AttentionConfig) -> Run:
     if model.network.separates_pairs:
         problem = "This model reads the texts of a pair separately (model.pairs=separate), and a map shows one sequence"
         raise SettingError(problem, remedy="Train with model.pairs=joint, or use encoderlab explain")
-    with Run.new(config.run_dir, "attention", model.task_name) as run:
+    with Run.new(config.run_dir, config.command, model.task_name) as run:
         record_start(run, config, model.compute)
         for name, example in examples.items():
             weights, tokens = _weights(model, example)

@@ -73,7 +73,7 @@ def _report(
     if data.labels != model.labels:
         matched = f"{model.labels} are matched with the dataset's {data.labels}, in this order"
         notes.append(f"The model's labels {matched}")
-    summary = summary_of("eval", model, result.checkpoint, result.throughput, notes, dataset=config.dataset)
+    summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, dataset=config.dataset)
     report = build_report({**summary, "data_notes": data_notes}, {split: scores}, {})
     facts = run_facts(run)
     write_report(run.folder, report, facts, data.split(split), scores, partial(word_importance, model))
@@ -102,7 +102,7 @@ def _eval_on_documents(config: EvalConfig, model: Model, processes: Processes) -
     with _new_run(config, model, data) as run:
         scores, result = _score(model, config, rows[split])
         if processes.is_main:
-            summary = summary_of("eval", model, result.checkpoint, result.throughput, [])
+            summary = summary_of(config.command, model, result.checkpoint, result.throughput, [])
             by_split = {split: cast("PretrainingScores", scores)}
             report = pretraining_report(summary, model, data, rows, by_split)
             write_encoder_report(run.folder, report, run_facts(run))
@@ -115,7 +115,7 @@ def _eval_on_documents(config: EvalConfig, model: Model, processes: Processes) -
 def _new_run(config: EvalConfig, model: Model, data: Data | Documents) -> Iterator[Run]:
     """Open the folder of an evaluation, and record in it what is scored."""
     processes = model.processes
-    with processes.entered_by_main(lambda: Run.new(config.run_dir, "eval", model.task_name)) as run:
+    with processes.entered_by_main(lambda: Run.new(config.run_dir, config.command, model.task_name)) as run:
         if processes.is_main:
             record_start(run, config, model.compute, data=data)
         print_lines(*model.choices, f"run folder {run.folder}")

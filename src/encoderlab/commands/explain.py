@@ -21,7 +21,7 @@ def explain(config: ExplainConfig) -> Run:
     explanations = dict(zip(examples, explained, strict=True))
     blocks = explanation_blocks(explanations)
     content = [explanation.as_dict(name) for name, explanation in explanations.items()]
-    with Run.new(config.run_dir, "explain", model.task_name) as run:
+    with Run.new(config.run_dir, config.command, model.task_name) as run:
         record_start(run, config, model.compute)
         write_html_json(run.explanation_file, f"Explanations of {model.task_name}", blocks, content)
         show(blocks, sys.stdout)

@@ -6,7 +6,6 @@ pair are truncated, an odd number of positions is left and the second text is at
 odd position to the second text; we give it to the first, as BERT's own code does.
 """
 
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,6 +43,7 @@ from encoderlab.runs.model_folder import (
     read_model,
 )
 from encoderlab.system.files import written_whole
+from encoderlab.system.messages import say
 from encoderlab.training.config import Precision
 
 
@@ -66,11 +66,8 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     opened = read_model(model_folder(config.run))
     model = _with_chosen_heads(config, opened)
     if model.novelty is not None:
-        print(
-            "encoderlab: transformers cannot tell texts unlike the training texts, so every text gets a label;"
-            " format=onnx, int8 and web can (unlike_training)",
-            file=sys.stderr,
-        )
+        left_out = "format=huggingface has no unlike_training: every text gets a label"
+        say(f"{left_out}; format=onnx, int8 and web can tell texts unlike the training texts")
     task = model.task
     if not task.config.adds_special_tokens:
         problem = "transformers adds [CLS] and [SEP], but the model was trained with task.special_tokens=false"

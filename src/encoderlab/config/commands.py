@@ -1,6 +1,6 @@
 """The settings of every command, a dataclass each."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -9,7 +9,7 @@ from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.formats import Dialect, Quoting, refuse_unknown
 from encoderlab.data.tokenizer_config import TokenizerConfig
 from encoderlab.errors import SettingError
-from encoderlab.model.config import ModelChoice, ModelConfig, Pairs, Pooling, check_reach
+from encoderlab.model.config import ModelChoice, ModelConfig
 from encoderlab.settings import CACHE, REQUIRED, check_settings, setting
 from encoderlab.shipped import SHIPPED
 from encoderlab.tasks.task import TaskConfig
@@ -467,45 +467,3 @@ class SweepConfig:
 
     def __post_init__(self) -> None:
         check_settings(self, "")
-
-
-@dataclass
-class AsPretrained(ModelChoice):
-    """The pretrained encoder's own settings, taken from `init_from`, except for those given here."""
-
-    max_length: int | None = setting(
-        None,
-        "Longest sequence; null: enough for 99% of the rows (pretrain: as pretrained).",
-        minimum=1,
-        maximum=1048576,
-    )
-    pooling: Pooling | None = setting(
-        None,
-        "cls, mean, max, pooler, relu_pooler, gelu_pooler; null: as trained on labels or for sentences, else mean.",
-    )
-    pairs: Pairs | None = setting(
-        None, "How a pair is read: joint or separate; null: separate by an encoder of sentence vectors, else joint."
-    )
-    dropout: float | None = setting(
-        None, "Dropout of embeddings, sublayers and heads; null: as pretrained.", minimum=0, maximum=0.9
-    )
-    attention_dropout: float | None = setting(
-        None, "Dropout of attention weights; null: as pretrained.", minimum=0, maximum=0.9
-    )
-
-    def __post_init__(self) -> None:
-        check_settings(self, self.group)
-
-    def resolve(self, pretrained: ModelConfig | None) -> ModelConfig:
-        """Return the pretrained encoder's settings with those given here.
-
-        With rotary or sinusoidal positions, `max_length` may be larger than in pretraining. If it is null, the rows
-        decide.
-        """
-        if pretrained is None:
-            remedy = "Set init_from=... (encoderlab finetune or pretrain), or another model such as model=mini"
-            raise SettingError("model=as_pretrained needs init_from=..., the encoder to start from", remedy=remedy)
-        own = {name: value for name, value in vars(self).items() if value is not None}
-        resolved = replace(pretrained, **own | {"max_length": self.max_length})
-        check_reach(resolved.max_length, pretrained)
-        return resolved

@@ -12,7 +12,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from encoderlab.config.commands import (
-    AsPretrained,
     AttentionConfig,
     BaselineConfig,
     CommandConfig,
@@ -36,7 +35,7 @@ from encoderlab.data.files import FilesDataset
 from encoderlab.data.hub import HubDataset, WikipediaDataset
 from encoderlab.data.tokenizer_config import AsPretrainedTokenizer, PretrainedConfig, SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError, closest
-from encoderlab.model.config import ModelConfig, TransformersConfig
+from encoderlab.model.config import AsPretrained, ModelConfig, TransformersConfig
 from encoderlab.settings import required_setting
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.contrastive import ContrastiveConfig

@@ -103,7 +103,7 @@ def arrays_of(path: Path) -> dict[str, np.ndarray]:
             shape = header[name]["shape"]
             offset = start + header[name]["data_offsets"][0]
             arrays[name] = np.frombuffer(content, np.float32, count=prod(shape), offset=offset).reshape(shape)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged: {error}") from None
     return arrays
 

@@ -404,3 +404,45 @@ class HeadSizes:
     def predicts_tokens(self) -> bool:
         """Return whether single tokens have targets."""
         return self.vocabulary or self.own_vectors or self.token_classes is not None
+
+
+@dataclass
+class AsPretrained(ModelChoice):
+    """The pretrained encoder's own settings, taken from `init_from`, except for those given here."""
+
+    max_length: int | None = setting(
+        None,
+        "Longest sequence; null: enough for 99% of the rows (pretrain: as pretrained).",
+        minimum=1,
+        maximum=1048576,
+    )
+    pooling: Pooling | None = setting(
+        None,
+        "cls, mean, max, pooler, relu_pooler, gelu_pooler; null: as trained on labels or for sentences, else mean.",
+    )
+    pairs: Pairs | None = setting(
+        None, "How a pair is read: joint or separate; null: separate by an encoder of sentence vectors, else joint."
+    )
+    dropout: float | None = setting(
+        None, "Dropout of embeddings, sublayers and heads; null: as pretrained.", minimum=0, maximum=0.9
+    )
+    attention_dropout: float | None = setting(
+        None, "Dropout of attention weights; null: as pretrained.", minimum=0, maximum=0.9
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self, self.group)
+
+    def resolve(self, pretrained: ModelConfig | None) -> ModelConfig:
+        """Return the pretrained encoder's settings with those given here.
+
+        With rotary or sinusoidal positions, `max_length` may be larger than in pretraining. If it is null, the rows
+        decide.
+        """
+        if pretrained is None:
+            remedy = "Set init_from=... (encoderlab finetune or pretrain), or another model such as model=mini"
+            raise SettingError("model=as_pretrained needs init_from=..., the encoder to start from", remedy=remedy)
+        own = {name: value for name, value in vars(self).items() if value is not None}
+        resolved = replace(pretrained, **own | {"max_length": self.max_length})
+        check_reach(resolved.max_length, pretrained)
+        return resolved
