@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from encoderlab.data.dataset import DatasetConfig
-from encoderlab.data.formats import Dialect, Quoting, refuse_unknown
+from encoderlab.data.formats import Dialect, Quoting, refuse_other_headers, refuse_unknown
 from encoderlab.data.tokenizer_config import TokenizerConfig
 from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelChoice, ModelConfig
@@ -227,18 +227,22 @@ class InputConfig(OpenRunConfig):
     )
     text_column: str | None = setting(None, "Column of `input` that holds the text; null: as trained.")
     text_pair_column: str | None = setting(None, "Column of `input` that holds the second text; null: as trained.")
-    quoting: Quoting = setting(Quoting.auto, "A double quote in csv and tsv: auto (as trained), double, literal.")
+    quoting: Quoting = setting(
+        Quoting.auto, "A double quote in csv and tsv: auto (as trained), double, backslash, literal."
+    )
     encoding: str = setting("auto", "auto (UTF-8, UTF-16 by its mark, else Windows-1252), or a name such as latin-1.")
     sheet: str | None = setting(None, "The sheet of an Excel file; null: as trained, or the only one with the column.")
+    header: str = setting("auto", "The row with the names of the columns: auto (by the first rows), a number, or none.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_unknown(self.encoding, "encoding")
+        refuse_other_headers(self.header, "header")
 
     @property
     def dialect(self) -> Dialect:
         """Return how the file is to be read."""
-        return Dialect(self.quoting, self.encoding, self.sheet)
+        return Dialect(self.quoting, self.encoding, self.sheet, self.header)
 
 
 @dataclass

@@ -217,7 +217,8 @@ Cells = Sequence[str]  # the first values of a column
 _TEXTS = "text review sentence content body comment message tweet query question utterance document abstract"
 _LABELS = "label class category target sentiment stars rating intent topic verdict polarity emotion grade score y"
 _IDS = "id ids uuid guid index idx nr unnamed"
-_DATE = re.compile(
+KNOWN_NAMES = f"{_TEXTS} {_LABELS} {_IDS}"
+DATE = re.compile(
     r"[0-9]{1,4}[-/.][0-9]{1,2}[-/.][0-9]{1,4}"
     r"|[0-9]{1,2}:[0-9]{2}"
     r"|[0-9]{1,2}\.? [A-Za-z]{3,9}\.?,? [0-9]{4}"
@@ -233,7 +234,7 @@ def guess_text(columns: Mapping[str, Cells], where: str, setting: str = "dataset
     """
     candidates = _without_ids_and_dates(columns)
     letters = {name: sum(map(str.isalpha, "".join(cells))) for name, cells in candidates.items()}
-    pool = _with_known_names(candidates, _TEXTS) or list(candidates)
+    pool = with_known_names(candidates, _TEXTS) or list(candidates)
     most = max((letters[name] for name in pool), default=0)
     return _only([name for name in pool if 2 * letters[name] > most], setting, candidates, where)
 
@@ -253,7 +254,7 @@ def guess_label(columns: Mapping[str, Cells], target: TargetKind, where: str) ->
     if target != "number":
         few = [name for name, values in candidates.items() if 2 * len(values) <= max(len(columns[name]), 4)]
         few.sort(key=lambda name: len(candidates[name]))
-    names = _with_known_names(candidates, _LABELS) or few
+    names = with_known_names(candidates, _LABELS) or few
     shown = {name: columns[name] for name in few or candidates}
     if not shown:
         shown = _without_ids_and_dates(columns)
@@ -271,7 +272,7 @@ def guess_label(columns: Mapping[str, Cells], target: TargetKind, where: str) ->
 
 def named_as_labels(columns: Iterable[str]) -> list[str]:
     """Return the columns whose names say that they hold labels."""
-    return _with_known_names(columns, _LABELS)
+    return with_known_names(columns, _LABELS)
 
 
 def texts_not_read(columns: Mapping[str, Cells]) -> list[str]:
@@ -303,12 +304,12 @@ def _values(cells: Cells) -> set[str]:
 
 def _without_ids_and_dates(columns: Mapping[str, Cells]) -> dict[str, Cells]:
     """Return the columns that hold neither ids nor dates; all columns if nothing else is left."""
-    known = {*_with_known_names(columns, _TEXTS), *_with_known_names(columns, _LABELS)}
-    named_as_id = {*_with_known_names(columns, _IDS)} - known
+    known = {*with_known_names(columns, _TEXTS), *with_known_names(columns, _LABELS)}
+    named_as_id = {*with_known_names(columns, _IDS)} - known
     others = {}
     for name, cells in columns.items():
         values = _values(cells)
-        is_date = bool(values) and all(map(_DATE.match, values))
+        is_date = bool(values) and all(map(DATE.match, values))
         counts_rows = name not in known and _counts_rows(cells)
         if not is_date and not counts_rows and name not in named_as_id:
             others[name] = cells
@@ -332,6 +333,6 @@ def _only(names: Sequence[str], setting: str, candidates: Mapping[str, Cells], w
     raise DataError(problem, allowed=described(candidates), remedy=f"{choice}. {remedy}" if remedy else choice)
 
 
-def _with_known_names(columns: Iterable[str], known: str) -> list[str]:
+def with_known_names(columns: Iterable[str], known: str) -> list[str]:
     """Return the columns of whose name a word is known."""
     return [name for name in columns if {*re.split(r"[\W_]+", name.casefold())} & {*known.split()}]

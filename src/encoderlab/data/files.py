@@ -46,7 +46,13 @@ class FilesDataset(ColumnDataset, StreamSettings):
         "auto (by the name): .csv, .tsv, .jsonl, .json, .parquet, .xlsx, .arrow, .txt, .conll, .conllu, or a folder.",
     )
     quoting: Quoting = setting(
-        Quoting.auto, "What a double quote means in csv and tsv: auto, double (it encloses), literal."
+        Quoting.auto,
+        "What a double quote means in csv and tsv: auto (by the file), double (it encloses; inside it is doubled), "
+        "backslash (inside it follows a backslash), literal.",
+    )
+    header: str = setting(
+        "auto",
+        "The row of a csv file or a sheet with the names of the columns: auto (by the first rows), a number, or none.",
     )
     encoding: str = setting(
         "auto", "auto (UTF-8, UTF-16 by its byte-order mark, else Windows-1252), or a name such as latin-1."
@@ -68,6 +74,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
             only = f"only dataset.{separate[0]} is set" if separate else "neither dataset.path nor dataset.train is set"
             raise SettingError(f"dataset=files has no rows to train on: {only}", remedy=remedy)
         formats.refuse_unknown(self.encoding, "dataset.encoding")
+        formats.refuse_other_headers(self.header, "dataset.header")
         for name in ("path", *separate):
             path = getattr(self, name)
             if path is not None:  # absolute, because a run may be reopened from any folder
@@ -76,7 +83,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
     @property
     def dialect(self) -> Dialect:
         """Return how the files are to be read."""
-        return Dialect(self.quoting, self.encoding, self.sheet)
+        return Dialect(self.quoting, self.encoding, self.sheet, self.header)
 
     @property
     def is_stream(self) -> bool:
@@ -194,7 +201,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
         by_sheet: dict[str, dict[str, str]] = {}
         descriptions = []
         for sheet in sheets:
-            cells = first_cells(path, Format.excel, Dialect(self.quoting, self.encoding, sheet))
+            cells = first_cells(path, Format.excel, replace(self.dialect, sheet=sheet))
             where = f"{path}, sheet {sheet!r}"
             try:
                 guesses = self._guesses(cells, target, where, error)

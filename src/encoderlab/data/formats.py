@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import glob
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,8 +46,9 @@ class Format(Enum):
 class Quoting(Enum):
     """What a double quote means in csv and tsv."""
 
-    auto = "auto"  # `double`, but a file is refused if stray quotes may have merged its rows
+    auto = "auto"  # by the file; one is refused if stray quotes may have merged its rows
     double = "double"  # a cell may be enclosed in quotes, and a quote inside it is doubled (RFC 4180)
+    backslash = "backslash"  # a cell may be enclosed in quotes, and a quote inside it follows a backslash (MySQL)
     literal = "literal"  # a character like any other
 
 
@@ -61,16 +63,20 @@ class OnMissing(Enum):
 
 @dataclass(frozen=True)
 class Dialect:
-    """How files are to be read beyond what their names tell; `sheet` names a sheet of a workbook."""
+    """How files are to be read beyond what their names tell; `sheet` names a sheet of a workbook.
+
+    `header` is the number of the row with the names of columns, `none`, or `auto`: see data/headers.py.
+    """
 
     quoting: Quoting = Quoting.auto
     encoding: str = AUTO
     sheet: str | None = None
+    header: str = AUTO
 
     def completed_by(self, trained: Dialect) -> Dialect:
         """Return the dialect of new texts: what is left open is as in training, except the encoding."""
         quoting = trained.quoting if self.quoting is Quoting.auto else self.quoting
-        return Dialect(quoting, self.encoding, self.sheet or trained.sheet)
+        return Dialect(quoting, self.encoding, self.sheet or trained.sheet, self.header)
 
 
 _BY_SUFFIX = {
@@ -93,6 +99,13 @@ def refuse_unknown(encoding: str, setting: str) -> None:
     except (LookupError, ValueError) as error:
         allowed = "auto, utf-8, utf-16, cp1252, latin-1, shift_jis, ..."
         raise SettingError(f"{setting}={encoding} is not an encoding", allowed=allowed) from error
+
+
+def refuse_other_headers(header: str, setting: str) -> None:
+    """Raise SettingError unless a header is `auto`, `none` or the number of a row."""
+    if header not in (AUTO, "none") and not re.fullmatch(r"[1-9][0-9]{0,6}", header):
+        allowed = "auto (by the first rows), none, or the number of the row with the names of the columns"
+        raise SettingError(f"{setting}={header} is not valid", allowed=allowed)
 
 
 def absolute(path: Any, setting: str) -> str | list[str]:

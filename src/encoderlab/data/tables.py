@@ -1,14 +1,11 @@
 """Readers of users' files: every row is read unchanged or refused with its line number, never dropped, merged or
 shifted.
 
-Cells of csv and tsv stay text: nothing is guessed to be a number or a missing value. They are read by Python's csv
-module in its strict mode, because pandas fills short rows in silence, pyarrow counts rows instead of lines, and both
-accept text after a closing quote.
+Cells of csv and tsv stay text: nothing is guessed to be a number or a missing value.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from array import array
@@ -25,10 +22,11 @@ import pyarrow as pa
 from encoderlab.data.annotation_tools import Record
 from encoderlab.data.annotations import fasttext_rows, tabulated
 from encoderlab.data.arrow_files import parquet_batches, saved_batches
-from encoderlab.data.checks import LONGEST_TEXT, checked
-from encoderlab.data.columns import CARRIED, Columns, RawRows, are_numbers, listed
+from encoderlab.data.checks import checked
+from encoderlab.data.columns import CARRIED, Columns, RawRows, listed
+from encoderlab.data.csv_files import separated_rows
 from encoderlab.data.examples import grouped, stored
-from encoderlab.data.formats import Dialect, Format, Quoting, encoding_of, lines_of, text_lines
+from encoderlab.data.formats import Dialect, Format, encoding_of, lines_of, text_lines
 from encoderlab.data.workbooks import sheet_of, sheet_rows
 from encoderlab.errors import DataError
 from encoderlab.system.messages import progress_bar, say
@@ -36,8 +34,6 @@ from encoderlab.system.messages import progress_bar, say
 _ROWS_AT_A_TIME = 2000
 _DOCUMENTS_AT_A_TIME = 100
 _CHARACTERS_AT_A_TIME = 2**26
-_MOST_FIELD = 2**31 - 1  # characters in a cell, the most that the csv module can be told to read
-_MOST_LABELS = 10_000  # whose values are kept while a csv file is read
 _UNFIT = (pa.ArrowException, OverflowError, UnicodeEncodeError)  # of values that do not fit a type
 
 Batch = tuple[range | list[int], dict[str, pa.Array]]  # the numbers of many rows, and their values by column
@@ -166,7 +162,7 @@ def _records(path: Path, kind: Format, columns: Columns, dialect: Dialect) -> It
         return _texts(path, encoding, columns)
     if kind is Format.conll:
         return _sentences(path, encoding, columns)
-    rows = _separated(path, kind, columns, dialect.quoting, encoding)
+    rows = separated_rows(path, kind, columns, dialect, encoding)
     return tabulated(rows, columns, path, place_namer(path, kind))
 
 
@@ -211,99 +207,6 @@ def _mixed(value: Any, kind: pa.DataType, name: str, place: str) -> _MixedTypesE
     error = _MixedTypesError(f"{place} has {json.dumps(value, default=str)[:60]} in column {name!r}", allowed=allowed)
     error.column = name
     return error
-
-
-def _separated(path: Path, kind: Format, columns: Columns, quoting: Quoting, encoding: str) -> Iterator[Record]:
-    """Yield the rows of a csv or tsv file; its first row names the columns.
-
-    Raises DataError if two stray quotes may have merged rows into one: each line of a quoted row could be a row by
-    itself, with as many cells as the header. Such lines count as rows if each has a label that the file has (or a value
-    of another column, in a file of texts), or if no other row shows that quotes enclose line breaks.
-    """
-    setting = columns.sibling("quoting")
-    separator = _separator(path, kind, encoding, columns)
-    csv.field_size_limit(_MOST_FIELD if columns.documents else LONGEST_TEXT)
-    rows = _csv_rows(path, encoding, separator, quoting, setting)
-    _, header, _ = next(rows, (0, [], 0))
-    if not header:
-        raise DataError(f"{path} is empty", allowed="a first row with the names of the columns")
-    place_of = {name: place for place, name in enumerate(header)}
-    index = {name: place_of[name] for name in columns.to_read(header, f"The first line of {path}")}
-    texts = {*columns.texts()}
-    others = [name for name in header if name not in texts]
-    label = header.index(columns.label or next(iter((*columns.label_columns, *others)), header[0]))
-    known: set[str] = set()
-    has_breaks = False  # in a row whose lines cannot be rows by themselves
-    suspects: list[tuple[int, list[str]]] = []  # the first line of each row that may be several, and their labels
-    for first, cells, last in rows:
-        if first != last:
-            parts = [text.split(separator) for text in separator.join(cells).split("\n")]
-            if len(header) > 1 and all(len(part) == len(header) for part in parts):
-                suspects.append((first, [part[label].strip('"\r') for part in parts]))
-            else:
-                has_breaks = True
-        if len(known) < _MOST_LABELS:
-            known.add(cells[label])
-        yield first, {name: cells[at] for name, at in index.items()}
-    if quoting is not Quoting.auto:
-        return
-    for first, labels in suspects:
-        are_targets = {*labels} <= known or (columns.target == "number" and are_numbers(labels))
-        if not has_breaks or are_targets:
-            problem = f"{path}, lines {first} to {first + len(labels) - 1} are one quoted row, but each could be a row"
-            remedy = f"Set {setting}=double if quotes enclose cells, {setting}=literal if they mean nothing"
-            raise DataError(problem, remedy=remedy)
-
-
-def _csv_rows(
-    path: Path, encoding: str, separator: str, quoting: Quoting, setting: str
-) -> Iterator[tuple[int, list[str], int]]:
-    """Yield the rows that are not blank, the header first: the number of the first line, the cells, the last line.
-
-    Raises DataError at what is no valid row, or not as long as the header.
-    """
-    style = csv.QUOTE_NONE if quoting is Quoting.literal else csv.QUOTE_MINIMAL
-    reader = csv.reader(lines_of(path, encoding), delimiter=separator, quoting=style, strict=True)
-    line = 1
-    header: list[str] = []
-    blank = 0  # the first blank line among the rows
-    try:
-        for cells in reader:
-            header = header or cells
-            if header and not cells and not blank:
-                blank = line
-            if blank and cells and len(header) == 1:
-                remedy = 'Write an empty text as "", or remove the line'
-                raise DataError(f"{path}, line {blank} is blank", remedy=remedy)
-            if cells and len(cells) != len(header):
-                has = f"{len(cells)} cell{'s' * (len(cells) != 1)}, the header has {len(header)}"
-                remedy = "Complete or remove the row, or put a cell with a delimiter or line break in double quotes"
-                raise DataError(f"{path}, line {line} has {has}", remedy=remedy)
-            if cells:
-                yield line, cells, reader.line_num
-            line = reader.line_num + 1
-    except csv.Error as error:
-        if "field larger" in str(error):
-            problem = f"{path}, line {line} has a cell of more than {csv.field_size_limit():,} characters"
-            raise DataError(problem, remedy="Divide it, or close the quote that it begins with") from error
-        reason, _, _ = str(error).partition(" - ")
-        remedy = f'Write a quote inside quotes as "", or set {setting}=literal if quotes mean nothing here'
-        raise DataError(f"{path}, line {line} is not valid: {reason}", remedy=remedy) from error
-
-
-def _separator(path: Path, kind: Format, encoding: str, columns: Columns) -> str:
-    """Return the character that separates cells: the one that gives the header its names, or most cells."""
-    csv.field_size_limit(_MOST_FIELD)  # by default the csv module refuses cells above 131,072 characters
-    header = next(lines_of(path, encoding), "")
-    names = {*columns.by_setting().values()}
-    order = ",;\t|" if kind is Format.csv else "\t,;|"
-    try:
-        cells = {separator: {*next(csv.reader([header], delimiter=separator), [])} for separator in order}
-    except csv.Error as error:
-        problem = f"{path} has a carriage return within its first line"
-        raise DataError(problem, remedy="Save it with line feeds between its lines") from error
-    naming = [separator for separator in order if names and names <= cells[separator]]
-    return max(naming or order, key=lambda separator: len(cells[separator]))
 
 
 def _json(path: Path, kind: Format, encoding: str) -> Iterator[Record]:
