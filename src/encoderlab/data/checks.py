@@ -62,6 +62,26 @@ def checked(batch: dict[str, pa.Array], columns: Columns, where: Where) -> tuple
     return arrays, kept
 
 
+def blank_rows(batch: dict[str, pa.Array], columns: Columns) -> np.ndarray:
+    """Return which rows have neither a text nor a label, where labels are read for training: bool [rows]."""
+    n_rows = len(next(iter(batch.values())))
+    blank = np.zeros(n_rows, bool)
+    targets = [columns.label] if columns.label is not None else [*columns.label_columns]
+    if not targets or not columns.setting.startswith("dataset."):
+        return blank
+
+    # Labels come first: in most files each row has one, and no text has to be looked at.
+    for place, name in enumerate([*targets, *columns.texts()]):
+        array = plain(batch[name])
+        kind = flat(array).type
+        is_text = types.is_string(kind) or types.is_large_string(kind)
+        lacks = missing(array) if is_text and not is_list(array) else np.asarray(array.is_null())
+        blank = lacks if place == 0 else blank & lacks
+        if not blank.any():
+            break
+    return blank
+
+
 def missing(array: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """Return which rows have no value: null, blank, or a list that is empty or has a null. bool [rows]."""
     if is_list(array):
@@ -171,13 +191,16 @@ def _indicated(columns: dict[str, pa.Array], where: Where) -> pa.Array:
     """Return for each row the list of those columns that hold a 1."""
     marks = []
     for name, column in columns.items():
-        cells = pc.utf8_lower(column.fill_null(""))
+        cells = pc.utf8_lower(pc.utf8_trim_whitespace(column.fill_null("")))
         yes = np.asarray(pc.is_in(cells, value_set=pa.array(YES)))
         no = np.asarray(pc.is_in(cells, value_set=pa.array(NO)))
+        if not no.any():  # a column of crosses, where none stands
+            no = np.asarray(pc.equal(cells, ""))
         known = yes | no
         if not known.all():
             row = int(np.argmin(known))
-            raise DataError(f"{where(row)} has neither 0 nor 1 in column {name!r}: {cells[row].as_py()[:60]!r}")
+            problem = f"{where(row)} has {cells[row].as_py()[:60]!r} in column {name!r}"
+            raise DataError(problem, allowed="0 or 1, no or yes, blank or x: whether the label applies")
         marks.append(yes)
     names = np.array(list(columns))
     labels = [names[row_marks].tolist() for row_marks in np.stack(marks, axis=1)]

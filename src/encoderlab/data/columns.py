@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 40  # characters of a column's name; longer ones are probably texts
 CARRIED = "+"  # before the names of columns that are only carried along
-YES = ("1", "1.0", "true")
-NO = ("0", "0.0", "false")
+# Marks, in lower case, of whether a label applies.
+YES = ("1", "1.0", "true", "yes", "y", "x", "✓", "✔", "☑", "checked", "selected")
+NO = ("0", "0.0", "false", "no", "n", "☐", "unchecked", "not selected")
 _COMMA_NUMBER = re.compile(r"\s*[+-]?([0-9]{1,3}(\.[0-9]{3})+|[0-9]+)(,[0-9]+)?\s*")
 Where = Callable[[int], str]  # returns how messages name a row, given its index
 types = pa.types
@@ -76,7 +77,8 @@ class Columns:
                 remedy = f"Set {shlex.quote(self.setting.format(setting) + '=' + (near or 'COLUMN'))}"
                 if not near and any(len(other) > _LONGEST_NAME for other in existing):
                     remedy += ". If these are not column names, add a first line with the names"
-                raise MissingColumnError(f"{where} has no column {name!r}", allowed=listed(existing), remedy=remedy)
+                problem = f"{where} has no column {name!r}"
+                raise MissingColumnError(problem, allowed=listed(existing), remedy=remedy, setting=setting)
             if counts[name] > 1:
                 raise DataError(f"{where} has more than one column {name!r}", remedy="Give each column its own name")
         names = {*used.values()}
@@ -89,7 +91,11 @@ USUAL_COLUMNS = Columns("text", label="label")
 
 
 class MissingColumnError(DataError):
-    """A file lacks a column of texts or labels."""
+    """A file lacks a column of texts or labels, which a `setting` names."""
+
+    def __init__(self, wrong: str, *, allowed: str = "", remedy: str = "", setting: str = "") -> None:
+        super().__init__(wrong, allowed=allowed, remedy=remedy)
+        self.setting = setting
 
 
 @dataclass(frozen=True)
@@ -278,7 +284,7 @@ def named_as_labels(columns: Iterable[str]) -> list[str]:
 def texts_not_read(columns: Mapping[str, Cells]) -> list[str]:
     """Return the columns that hold texts: mostly different values of several words."""
     names = []
-    for name, cells in _without_ids_and_dates(columns).items():
+    for name, cells in _neither_ids_nor_dates(columns).items():
         values = _values(cells)
         words = sum(len(value.split()) for value in values)
         if len(values) > len(cells) / 2 and words >= _WORDS_OF_A_TEXT * len(values) and not are_numbers(values):
@@ -304,6 +310,11 @@ def _values(cells: Cells) -> set[str]:
 
 def _without_ids_and_dates(columns: Mapping[str, Cells]) -> dict[str, Cells]:
     """Return the columns that hold neither ids nor dates; all columns if nothing else is left."""
+    return _neither_ids_nor_dates(columns) or dict(columns)
+
+
+def _neither_ids_nor_dates(columns: Mapping[str, Cells]) -> dict[str, Cells]:
+    """Return the columns that hold neither ids nor dates."""
     known = {*with_known_names(columns, _TEXTS), *with_known_names(columns, _LABELS)}
     named_as_id = {*with_known_names(columns, _IDS)} - known
     others = {}
@@ -313,7 +324,7 @@ def _without_ids_and_dates(columns: Mapping[str, Cells]) -> dict[str, Cells]:
         counts_rows = name not in known and _counts_rows(cells)
         if not is_date and not counts_rows and name not in named_as_id:
             others[name] = cells
-    return others or dict(columns)
+    return others
 
 
 def _counts_rows(cells: Cells) -> bool:

@@ -205,6 +205,9 @@ class ColumnDataset(DatasetConfig):
     label_separator: str | None = setting(
         None, "For task=multilabel: the separator of labels in a cell; null: the first of | ; , found in training."
     )
+    no_answer: list[str] | None = setting(
+        None, "Values of the label column that mean no answer, such as [-99,N/A]: their rows have no label."
+    )
     # A list or a mapping; OmegaConf has no such union.
     label_names: Any = setting(
         None,
@@ -286,6 +289,29 @@ class ColumnDataset(DatasetConfig):
         """Return all splits whole, with a document in each row."""
         return self.read(cache_dir)
 
+    def _with_labels(
+        self, rows: dict[str, RawRows], target: TargetKind, *, has_class_names: bool
+    ) -> dict[str, RawRows]:
+        """Return the rows with the labels that their cells hold, each in one spelling.
+
+        Raises DataError if a cell holds something else.
+        """
+        from encoderlab.data import label_columns, labels
+
+        assert self.label is not None
+        stated = [*self.label_names] if self.label_names else []  # names, or the values that a mapping names
+        if target == "label_set" and self.label_columns is None:
+            rows, _ = label_columns.with_label_sets(rows, self.label_separator, stated, self.label)
+        if target == "label":
+            rows = label_columns.with_single_labels(rows, self.label)
+        if self.label_columns is None and not has_class_names:
+            rows, _ = label_columns.with_one_spelling(rows, stated, self.label)
+        if target == "label" and not has_class_names:
+            label_columns.refuse_splits_without_labels(rows)
+        if target == "label" and not stated and not has_class_names:
+            labels.refuse_other_targets(rows["train"], self.label)
+        return rows
+
     def build_splits(
         self,
         rows: dict[str, RawRows],
@@ -306,10 +332,7 @@ class ColumnDataset(DatasetConfig):
         if self.label is not None and target == "number":
             rows = labels.with_numbers(rows, self.label)
         if self.label is not None and target != "number":
-            if target == "label_set" and self.label_columns is None:
-                rows = labels.with_label_sets(rows, self.label_separator)
-            if target == "label" and self.label_names is None and class_names is None:
-                labels.refuse_other_targets(rows["train"], self.label)
+            rows = self._with_labels(rows, target, has_class_names=class_names is not None)
             known = labels.name_labels(rows["train"], self.label_names or self.label_columns, class_names)
             rows, known = labels.with_valid_entities(rows, known)
         by_name = {name: labels.as_split(part, known) for name, part in rows.items()}

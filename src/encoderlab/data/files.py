@@ -251,13 +251,22 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
     def _rows_of(self, files: dict[str, list[Path]], columns: Columns, cache_dir: Path) -> dict[str, RawRows]:
         """Return the rows of each split. Raises DataError if one has no label, but is to have one."""
-        from encoderlab.data.columns import concatenated
+        from encoderlab.data.columns import MissingColumnError, concatenated
+        from encoderlab.data.label_columns import without_codes, without_labels
         from encoderlab.data.labels import refuse_missing_labels, with_unknown_labels
         from encoderlab.data.tables import read_table
 
         by_name = {}
         for name, paths in files.items():
-            parts = [read_table(path, format_of(path, self.format), columns, self.dialect, cache_dir) for path in paths]
+            parts = []
+            for path in paths:
+                try:
+                    rows = read_table(path, format_of(path, self.format), columns, self.dialect, cache_dir)
+                except MissingColumnError as error:
+                    if name == "train" or error.setting != "label":
+                        raise
+                    raise without_labels(error.wrong, name) from error
+                parts.append(without_codes(rows, self.no_answer or ()))
             may_lack = name == "train" and self._leaves_unlabelled(columns.target)
             if columns.label is not None and columns.target == "label" and not may_lack:
                 for part in parts:

@@ -88,15 +88,20 @@ def _named(filled: Grid, at: int, known: Collection[str]) -> Header:
     described = [number for number, _ in filled[at + 1 : at + 1 + below]]
     notes = []
     if above:
-        notes.append(f"the names of the columns are in row {number}, and {_rows(above)} above it left out")
+        notes.append(f"the columns are named in row {number}; {_rows(above)} above it {_are(above)} left out")
     if described:
-        notes.append(f"{_rows(described)} below the names, which describe the columns, left out")
+        reason = "it describes" if len(described) == 1 else "they describe"
+        notes.append(f"{_rows(described)} {_are(described)} left out, because {reason} the columns")
     return Header(list(names), number, frozenset([*above, *described]), "; ".join(notes))
 
 
 def _rows(numbers: Sequence[int]) -> str:
-    """Return the rows and the verb that follows them, for messages."""
-    return f"row {numbers[0]} is" if len(numbers) == 1 else f"rows {', '.join(map(str, numbers))} are"
+    """Return the numbers of rows for messages."""
+    return f"row {numbers[0]}" if len(numbers) == 1 else f"rows {', '.join(map(str, numbers))}"
+
+
+def _are(numbers: Sequence[int]) -> str:
+    return "is" if len(numbers) == 1 else "are"
 
 
 def _without_names(filled: Grid, note: str) -> Header:

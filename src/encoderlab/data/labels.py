@@ -25,12 +25,12 @@ from encoderlab.data.columns import (
     number_with_comma,
 )
 from encoderlab.data.examples import Split
+from encoderlab.data.label_cells import NOT_IN_NAMES, SEPARATORS
+from encoderlab.data.label_columns import file_of
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics.entities import EntityLabels, entity_labels, repaired
 from encoderlab.system.messages import say
 
-SEPARATORS = ("|", ";", ",")  # of several labels in a cell, tried in this order if none is set
-_NOT_IN_NAMES = ("|", ";")  # separators that names of labels hardly contain
 _FRACTION = re.compile(r"\s*[+-]?[0-9]*[.,][0-9]*[1-9][0-9]*\s*")
 _THOUSANDS = re.compile(r"\s*[+-]?[0-9]{1,3},[0-9]{3}\s*")
 _MOST_STEPS = 20  # distinct decimal numbers that may still be classes, such as half stars
@@ -49,37 +49,18 @@ class Labels:
         return cls(names, {value: id_ for id_, value in enumerate(names if values is None else values)})
 
     def ids(self, rows: RawRows) -> pa.ChunkedArray:
-        """Return the id of each label; null stays null. A label of a whole text may differ in case from the known one.
-
-        Raises DataError at a label whose id is not known.
-        """
-        id_of = dict(self.id_of)
-        if not is_list(rows.table["text"]):
-            id_of |= self._ids_in_other_case(rows)
-        known = pa.array(list(id_of), pa.string())
-        known_ids = pa.array(id_of.values(), pa.int64())
+        """Return the id of each label; null stays null. Raises DataError at a label whose id is not known."""
+        known = pa.array(list(self.id_of), pa.string())
+        known_ids = pa.array(self.id_of.values(), pa.int64())
         ids = mapped(rows.labels, lambda values: known_ids.take(pc.index_in(values, value_set=known)))
         if flat(ids).null_count > flat(rows.labels).null_count:
             for row, label in enumerate(rows.labels.to_pylist()):
                 for value in label if isinstance(label, list) else [label]:
-                    if value is not None and value not in id_of:
+                    if value is not None and value not in self.id_of:
                         raise self._unknown(value, rows.where(row))
-        if is_list(ids) and not is_list(rows.table["text"]) and len(self.names) < len(id_of):
+        if is_list(ids) and not is_list(rows.table["text"]) and len(self.names) < len(self.id_of):
             sets = [row and [*dict.fromkeys(row)] for row in ids.to_pylist()]  # two labels may have become one
             ids = pa.chunked_array([pa.array(sets, ids.type)])
-        return ids
-
-    def _ids_in_other_case(self, rows: RawRows) -> dict[str, int]:
-        """Return the id of each unknown label that only one known label equals but for case, and say so."""
-        ids = {}
-        values = flat(rows.labels).unique().drop_null().to_pylist()
-        for value in values:
-            alike = {id_ for name, id_ in self.id_of.items() if name.casefold() == value.casefold()}
-            if value not in self.id_of and len(alike) == 1:
-                ids[value] = alike.pop()
-                count = pc.sum(pc.equal(flat(rows.labels), value)).as_py()
-                note = f"the label {value!r} ({count:,} times) is read as {self.names[ids[value]]!r}"
-                say(f"{_file_of(rows)}: {note}")
         return ids
 
     def _unknown(self, value: str, place: str) -> DataError:
@@ -89,11 +70,6 @@ class Labels:
         if alike:
             remedy = f"Write it as {' or '.join(map(repr, alike))}"
         return DataError(problem, allowed=listed(self.id_of), remedy=remedy)
-
-
-def _file_of(rows: RawRows) -> str:
-    """Return the file of the first row, for messages."""
-    return re.sub(r", (line|row|lines) [0-9].*$", "", rows.where(0), flags=re.DOTALL)
 
 
 def as_split(rows: RawRows, labels: Labels | None) -> Split:
@@ -141,9 +117,9 @@ def labelled_rows(rows: RawRows, name: str) -> tuple[RawRows, Split | None]:
         refuse_missing_labels(rows, name)
     n_rows = len(lacking)
     n_lacking = int(lacking.sum())
-    first = rows.where(int(lacking.argmax())).removeprefix(f"{_file_of(rows)}, ")
+    first = rows.where(int(lacking.argmax())).removeprefix(f"{file_of(rows)}, ")
     words = f"{n_lacking:,} of {n_rows:,} rows have no label in column {name!r} and are left out, the first at {first}"
-    say(f"{_file_of(rows)}: {words} (dataset.on_missing=error refuses them)")
+    say(f"{file_of(rows)}: {words} (dataset.on_missing=error refuses them)")
     unlabelled = _some(rows, lacking)
     return _some(rows, ~lacking), as_split(RawRows(unlabelled.table.drop_columns("label"), unlabelled.where), None)
 
@@ -195,7 +171,7 @@ def _several_labels(values: list[str]) -> str | None:
         counts = Counter(part.strip() for value in joined for part in {*value.split(separator)})
         for value in joined:
             parts = {part.strip() for part in value.split(separator)}
-            is_shared = separator in _NOT_IN_NAMES and any(counts[part] > 1 or part in single for part in parts)
+            is_shared = separator in NOT_IN_NAMES and any(counts[part] > 1 or part in single for part in parts)
             if parts <= single or is_shared:
                 return value
     return None
@@ -216,7 +192,7 @@ def with_numbers(rows: Mapping[str, RawRows], name: str) -> dict[str, RawRows]:
         if all(map(_THOUSANDS.fullmatch, commas)) and not any("." in value for value in values):
             problem = f"Column {name!r} has {shown!r}: its comma may come before decimals or separate thousands"
             raise DataError(problem, remedy="Write numbers with a decimal point, and thousands without a separator")
-        file = _file_of(next(iter(rows.values())))
+        file = file_of(next(iter(rows.values())))
         note = f"numbers in column {name!r} have decimal commas: {shown} is read as {number_with_comma(shown):g}"
         say(f"{file}: {note}")
     number_of = number_with_comma if with_comma else float
@@ -242,32 +218,6 @@ def _refuse_other_than_numbers(rows: RawRows, cells: list[str | None], name: str
             raise DataError(problem, allowed="a number in each row", remedy=remedy)
 
 
-def with_label_sets(rows: Mapping[str, RawRows], separator: str | None) -> dict[str, RawRows]:
-    """Return the rows of each split with a list of labels in each row, each label once.
-
-    A cell is split at `separator`, or at the first of SEPARATORS that occurs in training. A row without a label has an
-    empty list.
-    """
-    train = rows["train"].labels
-    if separator is None and not is_list(train):
-        occurring = (mark for mark in SEPARATORS if pc.any(pc.match_substring(train, mark)).as_py())
-        separator = next(occurring, None)
-
-    def as_set(cell: str | list[str] | None) -> list[str]:
-        if isinstance(cell, list):
-            labels = [label or "" for label in cell]
-        else:
-            labels = (cell or "").split(separator) if separator else [cell or ""]
-        stripped = [label.strip() for label in labels]
-        return [label for label in dict.fromkeys(stripped) if label]
-
-    with_sets = {}
-    for name, part in rows.items():
-        sets = pa.array(map(as_set, part.labels.to_pylist()), pa.list_(pa.string()))
-        with_sets[name] = part.with_labels(pa.chunked_array([sets]))
-    return with_sets
-
-
 def name_labels(
     train: RawRows, label_names: list[str] | dict[str, str] | None, class_names: list[str] | None
 ) -> Labels:
@@ -290,10 +240,9 @@ def name_labels(
         return Labels.of(class_names, _numbered(class_names))
     if all(re.fullmatch(r"-?[0-9]{1,40}", value) for value in values):
         return Labels.of(sorted(values, key=int))
-    spelling_of = {} if is_list(train.table["text"]) else _common_spellings(train)
-    names = [value for value in values if spelling_of.get(value, value) == value]
-    ids = {name: id_ for id_, name in enumerate(names)}
-    return Labels(names, {value: ids[spelling_of.get(value, value)] for value in values})
+    if are_numbers(values) and not has_decimal_commas(values):
+        return Labels.of(sorted(values, key=float))
+    return Labels.of(values)
 
 
 def _mapped_labels(name_of: dict[str, str], class_names: list[str] | None) -> Labels:
@@ -320,27 +269,6 @@ def _listed_labels(values: list[str], label_names: list[str], class_names: list[
 def _numbered(names: list[str]) -> list[str]:
     """Return the values 0, 1, ... of as many labels as there are names."""
     return [str(number) for number in range(len(names))]
-
-
-def _common_spellings(train: RawRows) -> dict[str, str]:
-    """Return the most frequent spelling of each label that has others in another case, and say so.
-
-    Single letters are no variants of each other: they may be labels in both cases. At least two labels remain.
-    """
-    counts = {entry["values"]: entry["counts"] for entry in flat(train.labels).drop_null().value_counts().to_pylist()}
-    by_form: dict[str, list[str]] = {}
-    for value in sorted(counts, key=lambda value: (-counts[value], value.swapcase())):
-        by_form.setdefault(value.casefold(), []).append(value)
-    several = {form: values for form, values in by_form.items() if len(values) > 1 and len(form) > 1}
-    if not several or len(by_form) < 2:
-        return {}
-    spelling_of = {}
-    notes = []
-    for common, *others in several.values():
-        spelling_of |= dict.fromkeys(others, common)
-        notes += [f"{other!r} ({counts[other]:,} times) is read as {common!r}" for other in others]
-    say(f"{_file_of(train)}: labels that differ in case are one: {listed(notes)}")
-    return spelling_of
 
 
 def with_valid_entities(rows: dict[str, RawRows], labels: Labels) -> tuple[dict[str, RawRows], Labels]:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from encoderlab.data.annotation_tools import Record
 from encoderlab.data.annotations import fasttext_rows, tabulated
 from encoderlab.data.arrow_files import parquet_batches, saved_batches
-from encoderlab.data.checks import checked
+from encoderlab.data.checks import blank_rows, checked
 from encoderlab.data.columns import CARRIED, Columns, RawRows, listed
 from encoderlab.data.csv_files import separated_rows
 from encoderlab.data.examples import grouped, stored
@@ -63,40 +63,76 @@ def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, fol
     Raises DataError if it cannot be read, lacks a column or has no rows. With `columns.drop`, incomplete rows are
     dropped, and the first ones named on standard error. Further columns of mixed types are read as texts.
     """
-    lines = array("q")
-    dropped = array("q")
     place = place_namer(path, kind)
-    used = {*columns.by_setting().values()}
-    labelled = columns.label is not None or bool(columns.label_columns)
-    lacking = "lack a text or a label" if labelled else "lack a text"
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for numbers, values in read_batches(path, kind, columns, dialect):
-            arrays, kept = checked(values, columns, lambda row: place(numbers[row]))  # noqa: B023
-            lines.extend(np.asarray(numbers)[kept].tolist())
-            dropped.extend(np.asarray(numbers)[~kept].tolist())
-            bar.update(len(kept))
-            for name, column in values.items():
-                if name not in used or not labelled:  # predict copies all columns, in their order
-                    arrays[f"{CARRIED}{name}"] = column.filter(pa.array(kept))
-            yield pa.record_batch(arrays)
-        if not lines:
-            problem = f"{path} has no rows but those that {lacking}" if dropped else f"{path} has no rows"
-            raise DataError(problem, remedy="Choose another file")
-
+    kept_rows = _KeptRows(path, place, columns)
     try:
         with progress_bar(f"reading {path.name}", "rows", leave=False) as bar:
-            table = stored(batches(), folder)
+            batches = kept_rows.of(read_batches(path, kind, columns, dialect), bar.update)
+            table = stored(batches, folder)
     except _MixedTypesError as mixed:
+        used = {*columns.by_setting().values()}
         if mixed.column in used or mixed.column in columns.as_text:
             raise
         with_text = replace(columns, as_text=columns.as_text | {mixed.column})
         return read_table(path, kind, with_text, dialect, folder)
-    if dropped:
-        where = listed(place(number).removeprefix(f"{path}, ") for number in dropped)
-        words = f"{len(dropped)} of {len(lines) + len(dropped)} rows {lacking} and were dropped"
-        say(f"{path}: {words}: {where}")
+    kept_rows.say_which_are_left_out()
+    lines = kept_rows.lines
     return RawRows(table, lambda row: place(lines[row]))
+
+
+class _KeptRows:
+    """The rows of a file that are read, and the numbers of those that are left out: blank ones, and incomplete ones."""
+
+    def __init__(self, path: Path, place: Callable[[int], str], columns: Columns) -> None:
+        self.path = path
+        self.place = place
+        self.columns = columns
+        self.labelled = columns.label is not None or bool(columns.label_columns)
+        self.lines = array("q")
+        self.blank = array("q")
+        self.dropped = array("q")
+
+    @property
+    def lacking(self) -> str:
+        """Return what incomplete rows lack, for messages."""
+        return "lack a text or a label" if self.labelled else "lack a text"
+
+    def of(self, batches: Iterator[Batch], count: Callable[[int], Any]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a file, checked, with the columns that are carried along. Raises DataError."""
+        used = {*self.columns.by_setting().values()}
+        for numbers, values in batches:
+            # Rows of commas at the end of a table are nobody's examples.
+            is_blank = blank_rows(values, self.columns)
+            if is_blank.any():
+                self.blank.extend(np.asarray(numbers)[is_blank].tolist())
+                numbers = np.asarray(numbers)[~is_blank].tolist()
+                values = {name: column.filter(pa.array(~is_blank)) for name, column in values.items()}
+
+            # Texts and labels are checked; predict copies all columns, in their order.
+            arrays, kept = checked(values, self.columns, lambda row: self.place(numbers[row]))  # noqa: B023
+            self.lines.extend(np.asarray(numbers, np.int64)[kept].tolist())
+            self.dropped.extend(np.asarray(numbers, np.int64)[~kept].tolist())
+            count(len(kept))
+            for name, column in values.items():
+                if name not in used or not self.labelled:
+                    arrays[f"{CARRIED}{name}"] = column.filter(pa.array(kept))
+            yield pa.record_batch(arrays)
+        if not self.lines:
+            rest = f" but those that {self.lacking}" if self.dropped or self.blank else ""
+            raise DataError(f"{self.path} has no rows{rest}", remedy="Choose another file")
+
+    def say_which_are_left_out(self) -> None:
+        """Say how many rows are left out, and which come first."""
+        if self.blank:
+            first = self._in_file(self.blank[0])
+            say(f"{self.path}: {len(self.blank):,} rows without a text and a label are left out, the first at {first}")
+        if self.dropped:
+            where = listed(map(self._in_file, self.dropped))
+            words = f"{len(self.dropped)} of {len(self.lines) + len(self.dropped)} rows {self.lacking}"
+            say(f"{self.path}: {words} and were dropped: {where}")
+
+    def _in_file(self, number: int) -> str:
+        return self.place(number).removeprefix(f"{self.path}, ")
 
 
 def place_namer(path: Path, kind: Format) -> Callable[[int], str]:
