@@ -87,7 +87,7 @@ _BY_SUFFIX = {
     ".parquet": Format.parquet,
     **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), Format.excel),
     ".txt": Format.txt,
-    ".arrow": Format.arrow,
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), Format.arrow),
     **dict.fromkeys((".conll", ".conllu", ".iob", ".iob2", ".bio"), Format.conll),
 }
 
