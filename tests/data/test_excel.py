@@ -14,7 +14,9 @@ LAST = '<row r="{0}"><c r="XFD{0}"><v>1</v></c></row></sheetData>'
 
 def workbook(path, **replaced):
     """Write two rows to a workbook, and replace parts of its XML."""
-    pd.DataFrame({"text": ["x", "y"], "label": ["a", "b"]}).to_excel(path.with_suffix(".plain.xlsx"), index=False)
+    pd.DataFrame({"text": ["x", "y"], "label": ["a", "b"]}).to_excel(
+        path.with_suffix(".plain.xlsx"), index=False, engine="openpyxl"
+    )
     with zipfile.ZipFile(path.with_suffix(".plain.xlsx")) as plain, zipfile.ZipFile(path, "w", 8) as file:
         for part in plain.namelist():
             content = plain.read(part).decode()
@@ -51,7 +53,10 @@ def test_rows_may_share_a_text_up_to_a_size_of_the_whole_sheet(tmp_path, monkeyp
     rows = "".join(f'<row r="{row}"><c r="A{row}" t="s"><v>0</v></c></row>' for row in range(4, 100)) + "</sheetData>"
     kind = "application/vnd.openxmlformats-officedocument.spreadsheetml.sharedStrings+xml"
     kinds = f'<Override PartName="/xl/sharedStrings.xml" ContentType="{kind}"/></Types>'
-    path = workbook(tmp_path / "a.xlsx", rows=("</sheetData>", rows), kinds=("</Types>", kinds))
+    relation = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/sharedStrings"
+    relations = f'<Relationship Id="rId99" Type="{relation}" Target="sharedStrings.xml"/></Relationships>'
+    replaced = {"rows": ("</sheetData>", rows), "kinds": ("</Types>", kinds)}
+    path = workbook(tmp_path / "a.xlsx", **replaced, relations=("</Relationships>", relations))
     with zipfile.ZipFile(path, "a") as file:
         namespace = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
         file.writestr("xl/sharedStrings.xml", f'<sst xmlns="{namespace}"><si><t>{"x" * 999}</t></si></sst>')

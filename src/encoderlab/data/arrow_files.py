@@ -1,4 +1,8 @@
-"""Files of Arrow columns: parquet, folders that the library `datasets` has saved (`save_to_disk`), and .arrow files."""
+"""Files of Arrow columns: parquet, folders that the library `datasets` has saved (`save_to_disk`), and .arrow files.
+
+Arrow has two containers: `datasets` writes the stream, pandas (`to_feather`) and polars (`write_ipc`) the file format.
+`datasets` keeps the names of classes in the schema's metadata, where -1 means that a row has no label.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from encoderlab.data.checks import refuse_long
-from encoderlab.data.columns import Columns, can_be_carried, mapped_array, plain
+from encoderlab.data.columns import Columns, can_be_carried, flat, mapped_array, plain
 from encoderlab.errors import DataError, one_line
 
 if TYPE_CHECKING:
@@ -22,6 +26,8 @@ _BYTES_OF_PARQUET = 2**26  # of a column, at a time
 _GROWTH = 100  # times as large unpacked: the buffers of a file may be compressed
 _MUCH = 2**28  # bytes: so much may come from files of any size
 _MANY_ROWS = 10_000_000
+_FILE_FORMAT = b"ARROW1"
+_OLD_FEATHER = b"FEA1"
 
 Batch = tuple[range, dict[str, pa.Array]]  # the numbers of rows, from 1, and their values by column
 
@@ -32,17 +38,25 @@ def parquet_batches(path: Path, columns: Columns) -> Iterator[Batch]:
         # pre-buffered columns would stay in memory to the end
         file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=2**20)
         names = _to_read(path, columns, file.schema_arrow)
+        features = _features(file.schema_arrow)
         rows_at_a_time = _rows_of_parquet(path, file.metadata, names)
-        yield from _unpacked(path, file.iter_batches(rows_at_a_time, columns=names))
+        for rows, arrays in _unpacked(path, file.iter_batches(rows_at_a_time, columns=names)):
+            yield rows, {name: _with_names(array, features.get(name)) for name, array in arrays.items()}
     except (pa.ArrowException, OSError, MemoryError) as error:
         raise DataError(f"{path} is not a readable parquet file: {one_line(str(error))}") from error
 
 
 def saved_batches(path: Path, columns: Columns) -> Iterator[Batch]:
-    """Yield the rows of a saved dataset, classes by their names.
+    """Yield the rows of a saved dataset or an .arrow file, classes by their names.
 
     Raises DataError if it cannot be read, or unpacks to far more than its size.
     """
+    if path.is_file() and _starts_with(path, _FILE_FORMAT):
+        yield from _file_batches(path, columns)
+        return
+    if path.is_file() and _starts_with(path, _OLD_FEATHER):
+        problem = f"{path} is in the first version of Feather, which current programs no longer read"
+        raise DataError(problem, remedy="Save it as parquet with the program that wrote it")
     try:
         dataset = _opened(path)
         names = _to_read(path, columns, dataset.features.arrow_schema)
@@ -53,6 +67,37 @@ def saved_batches(path: Path, columns: Columns) -> Iterator[Batch]:
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
         problem = f"{path} is not a readable dataset: {one_line(str(error))}"
         raise DataError(problem, remedy="Save it again with the save_to_disk of datasets, or as parquet") from error
+
+
+def _file_batches(path: Path, columns: Columns) -> Iterator[Batch]:
+    """Yield the rows of a file in Arrow's file format. Raises DataError as `saved_batches` does."""
+    try:
+        with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
+            names = _to_read(path, columns, reader.schema)
+            features = _features(reader.schema)
+            whole = (reader.get_batch(number).select(names) for number in range(reader.num_record_batches))
+            batches = (
+                batch.slice(at, _ROWS_AT_A_TIME) for batch in whole for at in range(0, len(batch), _ROWS_AT_A_TIME)
+            )
+            for rows, arrays in _unpacked(path, batches):
+                yield rows, {name: _with_names(array, features.get(name)) for name, array in arrays.items()}
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
+        problem = f"{path} is not a readable Arrow file: {one_line(str(error))}"
+        raise DataError(problem, remedy="Save it again, or as parquet") from error
+
+
+def _starts_with(path: Path, magic: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(magic)) == magic
+
+
+def _features(schema: pa.Schema) -> dict[str, Any]:
+    """Return what `datasets` has noted about the columns in a schema's metadata; nothing for another program's file."""
+    if b"huggingface" not in (schema.metadata or {}):
+        return {}
+    from datasets import Features
+
+    return dict(Features.from_arrow_schema(schema))
 
 
 def _to_read(path: Path, columns: Columns, schema: pa.Schema) -> list[str]:
@@ -105,12 +150,15 @@ def _rows_of_parquet(path: Path, metadata: pq.FileMetaData, names: Sequence[str]
         raise _unpacks_to_too_much(path)
     longest = 1
     # The values that rows share are a dictionary, which is read with the first row of each group of rows.
-    file = pq.ParquetFile(path, read_dictionary=list(names), pre_buffer=False, buffer_size=2**20)
+    leaves = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
+    leaves = [leaf for leaf in leaves if leaf in names or leaf.split(".")[0] in names]
+    file = pq.ParquetFile(path, read_dictionary=leaves, pre_buffer=False, buffer_size=2**20)
     for group in range(file.num_row_groups):
         for batch in file.iter_batches(1, row_groups=[group], columns=list(names)):
             for name, column in zip(names, batch.columns, strict=True):
-                if pa.types.is_dictionary(column.type):
-                    length = pc.max(pc.binary_length(column.dictionary)).as_py() or 0
+                values = flat(column)
+                if pa.types.is_dictionary(values.type) and not pa.types.is_primitive(values.type.value_type):
+                    length = pc.max(pc.binary_length(values.dictionary)).as_py() or 0
                     refuse_long(length, f"A row of {path}", name)
                     longest = max(longest, length)
             break
@@ -132,4 +180,6 @@ def _with_names(array: pa.Array, feature: Any) -> pa.Array:
     if names is None:
         return array
     known = pa.array(names, pa.string())
+    if not pa.types.is_integer(flat(array).type):
+        return array
     return mapped_array(array, lambda ids: known.take(pc.if_else(pc.less(ids, 0), None, ids)))

@@ -85,9 +85,9 @@ _BY_SUFFIX = {
     **dict.fromkeys((".jsonl", ".ndjson"), Format.jsonl),
     ".json": Format.json,
     ".parquet": Format.parquet,
-    ".xlsx": Format.excel,
+    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), Format.excel),
     ".txt": Format.txt,
-    ".arrow": Format.arrow,
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), Format.arrow),
     **dict.fromkeys((".conll", ".conllu", ".iob", ".iob2", ".bio"), Format.conll),
 }
 

@@ -221,7 +221,7 @@ def _type_of(values: list[Any], *, is_text: bool) -> pa.DataType | None:
 def _array(values: list[Any], kind: pa.DataType | None, name: str, where: Callable[[int], str]) -> pa.Array:
     """Return values of a column as an array. Raises _MixedTypesError, which names the row, for one of another type."""
     if kind is None:
-        values = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
+        values = [*map(_as_text, values)]
         kind = pa.large_string()
     allowed = _VALUES_OF.get(kind)
     for row, value in enumerate(values):  # Arrow would cut 1.5 to 1, and a time to its day
@@ -234,6 +234,13 @@ def _array(values: list[Any], kind: pa.DataType | None, name: str, where: Callab
             raise _mixed(values[0], kind, name, where(0)) from None
     arrays = [_array([value], kind, name, lambda _, row=row: where(row)) for row, value in enumerate(values)]
     return pa.concat_arrays(arrays)
+
+
+def _as_text(value: Any) -> str | None:
+    """Return a value of a column of mixed types as text: dates and times as ISO 8601 writes them, others as JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    return value.isoformat() if isinstance(value, date | time) else json.dumps(value)
 
 
 def _mixed(value: Any, kind: pa.DataType, name: str, place: str) -> _MixedTypesError:

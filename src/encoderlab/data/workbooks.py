@@ -1,27 +1,48 @@
-"""Excel workbooks: which sheet is read, and its rows, each cell as a text, a number or a date."""
+"""Workbooks (xlsx, xlsm, xlsb, xls, ods), read by python-calamine: which sheet is read, and its rows.
+
+A cell is a text, a number or a date. The value of merged cells counts for each of their rows.
+"""
 
 from __future__ import annotations
 
 import json
-import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from datetime import datetime, time, timedelta
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.data.columns import Columns, MissingColumnError, listed
+from encoderlab.data.xlsx_parts import MOST_ROWS, WIDEST_GAP, Place, cells_without_value, checked
 from encoderlab.errors import DataError, UserError, closest, one_line
+from encoderlab.system.messages import say_once
 
 if TYPE_CHECKING:
-    from openpyxl.worksheet._read_only import ReadOnlyWorksheet
+    from python_calamine import CalamineSheet, CalamineWorkbook, SheetMetadata
 
-_MOST_ROWS = 2**20  # Excel's own limit
 _LONGEST_CELL = 32_767  # characters, Excel's own limit
 _MOST_CHARACTERS = 2**29  # of a sheet: cells may share a text
-_WIDEST_GAP = 100  # columns without a name between others
-_GROWTH = 100  # times as large unpacked: XML compresses well
-_SMALL = 2**21  # bytes: a file that unpacks to no more may have grown by any factor
+_EXACT = 10**15  # whole numbers below it are exact in a sheet, which keeps 15 digits
+_ZIP = b"PK\x03\x04"
+
+Row = tuple[int, list[Any]]  # its number, from 1, and its cells from the first column on
+
+
+@dataclass(frozen=True, slots=True)
+class NoValue:
+    """A cell that holds an error, such as #N/A, or a formula that no program has calculated."""
+
+    reason: str  # the error, or "formula"
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """The rows of a sheet, blank ones left out, and which of its cells are merged below others, by column."""
+
+    rows: Iterator[Row]
+    merged: dict[int, set[int]]  # the rows whose value is that of a cell above, by the index of the column
 
 
 def sheet_of(path: Path, sheet: str | None, columns: Columns) -> str:
@@ -31,14 +52,16 @@ def sheet_of(path: Path, sheet: str | None, columns: Columns) -> str:
     the sheets.
     """
     setting = columns.sibling("sheet")
-    with _opened(path) as sheets:
+    with _opened(path) as book:
+        sheets = [one.name for one in book.sheets_metadata if _holds_cells(one)]
         if sheet is not None and sheet not in sheets:
             near = closest(sheet, sheets)
             remedy = f"Set {setting}={near!r}" if near else f"Set {setting}=SHEET"
             raise DataError(f"{path} has no sheet {sheet!r}", allowed=quoted(sheets), remedy=remedy)
         if sheet is not None or len(sheets) == 1:
-            return sheet or next(iter(sheets))
-        headers = {title: _header(table) for title, table in sheets.items() if is_visible(table)}
+            return sheet or sheets[0]
+        visible = [one.name for one in book.sheets_metadata if _holds_cells(one) and _is_visible(one)]
+        headers = {name: _header(_grid(book.get_sheet_by_name(name))) for name in visible}
     needed = {*columns.by_setting().values()}
     named = f" with the columns {listed(sorted(needed))}" if needed else ""
     with_columns = [title for title, header in headers.items() if needed <= {*header}]
@@ -55,8 +78,8 @@ def sheet_of(path: Path, sheet: str | None, columns: Columns) -> str:
 
 def sheet_names(path: Path) -> list[str]:
     """Return the names of a workbook's visible sheets."""
-    with _opened(path) as sheets:
-        return [title for title, sheet in sheets.items() if is_visible(sheet)]
+    with _opened(path) as book:
+        return [sheet.name for sheet in book.sheets_metadata if _holds_cells(sheet) and _is_visible(sheet)]
 
 
 def quoted(sheets: Collection[str]) -> str:
@@ -64,107 +87,177 @@ def quoted(sheets: Collection[str]) -> str:
     return listed(map(repr, sheets))
 
 
-def sheet_rows(path: Path, sheet: str, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
+def sheet_grid(path: Path, name: str) -> Sheet:
+    """Return a sheet as a grid. Raises DataError for what no spreadsheet program writes."""
+    with _opened(path) as book:
+        sheet = book.get_sheet_by_name(name)
+    merged: dict[int, set[int]] = {}
+    for (first, column), (last, _) in sheet.merged_cell_ranges or []:
+        merged.setdefault(column, set()).update(range(first + 2, min(last + 1, MOST_ROWS) + 1))
+    without_value = cells_without_value(path, name) if _is_xlsx(path) else {}
+    return Sheet(_checked_rows(path, _grid(sheet), merged, without_value), merged)
+
+
+def _checked_rows(
+    path: Path, grid: Iterator[Row], merged: dict[int, set[int]], without_value: dict[Place, str]
+) -> Iterator[Row]:
+    """Yield the rows of a grid that are not blank, with the values of merged cells and cells without a value."""
+    above: dict[int, Any] = {}  # the value of the merged cells of a column
+    reasons: dict[int, dict[int, NoValue]] = {}
+    for (number, column), reason in without_value.items():
+        reasons.setdefault(number, {})[column - 1] = NoValue(reason)
+    n_characters = 0
+    for number, cells in grid:
+        where = f"{path}, row {number}"
+        if number > MOST_ROWS:
+            raise DataError(f"{where} is beyond Excel's last", allowed=f"{MOST_ROWS:,} rows")
+        lengths = [len(cell) for cell in cells if type(cell) is str]
+        n_characters += sum(lengths)
+        if n_characters > _MOST_CHARACTERS or max(lengths, default=0) > _LONGEST_CELL:
+            allowed = f"{_LONGEST_CELL:,} characters in a cell"
+            raise DataError(f"{where} is larger than Excel writes", allowed=allowed)
+        for column, value in reasons.get(number, {}).items():
+            cells[column] = value
+        if not any(cell != "" for cell in cells):
+            continue
+        for column, rows in merged.items():
+            if number in rows:
+                cells[column] = above.get(column, "")
+            elif column < len(cells):
+                above[column] = cells[column]
+        yield number, cells
+
+
+def sheet_rows(path: Path, name: str, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the rows of a sheet that are not blank, with their numbers: cells by column, those that are used as texts.
 
-    Raises DataError for what Excel never writes, and for a cell that holds an error.
+    Raises DataError for what no spreadsheet program writes, and for a used cell without a value.
     """
-    as_text = {*columns.as_text, *columns.by_setting().values()}
-    with _opened(path) as sheets:
-        table = sheets[sheet]
-        header = _header(table)
-        columns.to_read([name for name in header if name], f"{path}, sheet {sheet!r}")
-        n_characters = 0
-        for number, row in enumerate(table.iter_rows(min_row=2, max_col=len(header)), start=2):
-            where = f"{path}, row {number}"
-            if number > _MOST_ROWS:
-                raise DataError(f"{where} is beyond Excel's last", allowed=f"{_MOST_ROWS:,} rows")
-            if any(cell.data_type == "e" for cell in row):
-                raise DataError(f"{where} holds an error instead of a value")
-            texts = [_text(_value(cell)) for cell in row]
-            n_characters += sum(map(len, texts))
-            longest = max(map(len, texts), default=0)
-            if longest > _LONGEST_CELL or n_characters > _MOST_CHARACTERS:
-                allowed = f"{_LONGEST_CELL:,} characters in a cell"
-                raise DataError(f"{where} is larger than Excel writes", allowed=allowed)
-            if not any(texts):
-                continue
-            cells = {}
-            for name, cell, text in zip(header, row, texts, strict=False):
-                if name:
-                    cells[name] = text if name in as_text else _carried(_value(cell), text)
-            yield number, cells
+    sheet = sheet_grid(path, name)
+    header = _header(sheet.rows)
+    columns.to_read([name for name in header if name], f"{path}, sheet {name!r}")
+    used = {*columns.by_setting().values()}
+    as_text = {*columns.as_text, *used}
+    places = [(index, name, name in as_text) for index, name in enumerate(header) if name]
+    _say_merged(path, sheet, [header.index(name) for name in header if name in used], header)
+    for number, row in sheet.rows:
+        if not any(cell != "" for cell in row[: len(header)]):
+            continue
+        cells = {}
+        for index, column, is_text in places:
+            value = row[index]
+            if type(value) is NoValue:
+                value = _without_value(f"{path}, row {number}", column, value, is_used=column in used)
+            cells[column] = text_of_cell(value) if is_text else _carried(value)
+            if type(value) is float and abs(value) >= _EXACT and value.is_integer():
+                _say_rounded(path, column)
+        yield number, cells
+
+
+def _say_merged(path: Path, sheet: Sheet, used: Collection[int], header: list[str]) -> None:
+    """Say which of the columns that are read have merged cells, whose value counts for each of their rows."""
+    names = [header[column] for column in used if any(row > 1 for row in sheet.merged.get(column, ()))]
+    for name in names:
+        say_once(f"{path}: cells of column {name!r} are merged: their value counts for each of their rows")
+
+
+def _say_rounded(path: Path, column: str) -> None:
+    """Say that a sheet has rounded the numbers of a column."""
+    say_once(f"{path}: column {column!r} has numbers of more than 15 digits, which a sheet rounds unless they are text")
+
+
+def _without_value(where: str, column: str, cell: NoValue, *, is_used: bool) -> str:
+    """Return a cell without a value as a text, if it is only carried along. Raises DataError if it is used."""
+    if not is_used:
+        return "" if cell.reason == "formula" else cell.reason
+    if cell.reason == "formula":
+        problem = f"{where} has a formula in column {column!r} that has not been calculated"
+        remedy = "Open the file in a spreadsheet program and save it, so that it holds the values"
+        raise DataError(problem, remedy=remedy)
+    remedy = "Correct the formula, or clear the cell"
+    raise DataError(f"{where} has the error {cell.reason} in column {column!r}", remedy=remedy)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Mapping[str, ReadOnlyWorksheet]]:
-    """Give the sheets of a workbook by name. Raises DataError for a file that is none, or that unpacks to too much."""
-    try:
-        import openpyxl
+def _opened(path: Path) -> Iterator[CalamineWorkbook]:
+    """Give a workbook. Raises DataError for a file that is none, or that unpacks to too much."""
+    import python_calamine
 
-        with zipfile.ZipFile(path) as parts:
-            unpacked = sum(part.file_size for part in parts.infolist())
-        if unpacked > max(_GROWTH * path.stat().st_size, _SMALL):  # openpyxl holds all cells of a row at once
-            raise DataError(f"{path} unpacks to {unpacked:,} bytes", remedy="Save it as csv")
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        try:
-            yield {sheet.title: sheet for sheet in book.worksheets}
-        finally:
-            book.close()
+    try:
+        with path.open("rb") as file:
+            is_zip = file.read(len(_ZIP)) == _ZIP
+        book = python_calamine.load_workbook(checked(path) if is_zip else path)
     except UserError:
         raise
-    except Exception as error:  # openpyxl, zipfile and xml each raise their own
-        remedy = "Run pip install 'encoderlab[excel]'" if isinstance(error, ImportError) else ""
-        raise DataError(f"{path} is not a readable Excel workbook: {one_line(str(error))}", remedy=remedy) from error
+    except python_calamine.PasswordError as error:
+        raise DataError(f"{path} is protected by a password", remedy="Save it without one") from error
+    except (python_calamine.CalamineError, OSError) as error:
+        raise DataError(f"{path} is not a readable workbook: {one_line(str(error))}") from error
+    with book:
+        try:
+            yield book
+        except python_calamine.CalamineError as error:
+            raise DataError(f"{path} is not a readable workbook: {one_line(str(error))}") from error
 
 
-def is_visible(sheet: ReadOnlyWorksheet) -> bool:
-    """Return whether Excel shows a sheet."""
-    return getattr(sheet, "sheet_state", "visible") == "visible"
+def _is_xlsx(path: Path) -> bool:
+    """Return whether a workbook consists of XML as Excel writes it."""
+    import zipfile
+
+    with path.open("rb") as file:
+        is_zip = file.read(len(_ZIP)) == _ZIP
+    return is_zip and "xl/workbook.xml" in zipfile.ZipFile(path).namelist()
 
 
-def _header(sheet: ReadOnlyWorksheet) -> list[str]:
-    """Return the names in a sheet's first row, "" for a column without one, up to stray cells far away."""
-    sheet.reset_dimensions()  # a file may state others than it has
-    first = next(iter(sheet.iter_rows(max_row=1, values_only=True)), ())
+def _holds_cells(sheet: SheetMetadata) -> bool:
+    """Return whether a sheet has cells, and not a chart or a dialog."""
+    return str(sheet.typ).endswith("WorkSheet")
+
+
+def _is_visible(sheet: SheetMetadata) -> bool:
+    """Return whether a spreadsheet program shows a sheet."""
+    return str(sheet.visible).endswith(".Visible")
+
+
+def _grid(sheet: CalamineSheet) -> Iterator[Row]:
+    """Yield all rows of a sheet."""
+    return enumerate(sheet.iter_rows() if sheet.start is not None else (), start=1)
+
+
+def _header(rows: Iterator[Row]) -> list[str]:
+    """Return the names in the first row that is not blank, "" for a column without one, up to stray cells far away."""
+    first = next((cells for _, cells in rows if any(cell != "" for cell in cells)), [])
     width = 0
     n_named = 0
     for place, value in enumerate(first, start=1):
-        if value is None:
+        if value == "":
             continue
         n_named += 1
-        if place <= n_named + _WIDEST_GAP:
+        if place <= n_named + WIDEST_GAP:
             width = place
-    return [_text(value) for value in first[:width]]
+    return [text_of_cell(value) for value in first[:width]]
 
 
-def _value(cell: Any) -> Any:
-    """Return the value of a cell; for a date without a time, as its format says, the date alone."""
-    value = cell.value
-    if isinstance(value, datetime) and value.time() == time() and not _shows_a_time(cell.number_format):
-        return value.date()
-    return value
+def _carried(value: Any) -> Any:
+    """Return a cell that is carried along: a number or a date as it is, others as texts, None if it is blank."""
+    if type(value) is str:
+        return value or None
+    if type(value) is float:
+        return int(value) if value.is_integer() and abs(value) < _EXACT else value
+    return text_of_cell(value) if isinstance(value, bool | timedelta) else value
 
 
-def _shows_a_time(number_format: str | None) -> bool:
-    from openpyxl.styles.numbers import is_datetime
-
-    return is_datetime((number_format or "").lower()) in ("datetime", "time")
-
-
-def _carried(value: Any, text: str) -> Any:
-    """Return a cell that is carried along: a number or a date as it is, anything else as `text`."""
-    if value is None:
-        return None
-    return text if isinstance(value, bool | str | timedelta) else value
-
-
-def _text(value: Any) -> str:
+def text_of_cell(value: Any) -> str:
     """Return a cell as text: a whole number without a point, a truth value as in JSON, a date as ISO 8601 writes it."""
-    if value is None:
-        return ""
+    if type(value) is str:
+        return value
+    if isinstance(value, NoValue):
+        return value.reason
     if isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, float):
-        return str(int(value) if value.is_integer() else value)
+        return f"{Decimal(repr(value)):f}".removesuffix(".0") if value.is_integer() else str(value)
+    if isinstance(value, timedelta):
+        minutes, seconds = divmod(round(value.total_seconds()), 60)
+        return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
