@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import repeat
+from itertools import chain
 from typing import Any
 
 from encoderlab.config.commands import PredictConfig, PredictionFormat, Probabilities
@@ -35,6 +35,8 @@ SHOWN = 3  # classes on a terminal
 MUCH_LONGER = 1.25  # times the longest training row
 EMPTY = ("text", "predicted")  # the header of a table without rows
 
+Answered = tuple[Row, Row]  # the cells of a row of the input, and those of its prediction
+
 
 def predict(config: PredictConfig) -> None:
     """Predict for a text, a file, a split, or the lines of standard input. Raises SettingError, DataError."""
@@ -53,17 +55,17 @@ def predict(config: PredictConfig) -> None:
     if in_lines:
         config = replace(config, probabilities=Probabilities.all)
     counted = Counter[str]()
-    rows = _rows(config, model, examples, total, counted)
+    answered = _answered(config, model, examples, total, counted)
     with output_file(config.output) as file:
+        rows, names = _named(answered, flat=form is not PredictionFormat.jsonl and not in_lines)
         if in_lines:
             show_rows(rows, inputs.text_columns(config, model)[0] if config.input else "text")
         else:
             rows = map(printable_row, rows) if on_terminal else rows
-            if form is not PredictionFormat.jsonl:
-                rows = map(_flat, rows)
             if config.escape_formulas and form is PredictionFormat.csv:
                 rows = map(without_formulas, rows)
-            WRITERS[form](file, rows, types_of(carried), EMPTY)
+            types = {names.get(name, name): kind for name, kind in types_of(carried).items()}
+            WRITERS[form](file, rows, types, EMPTY)
     if counted["unseen"]:
         longest_row = model.origin.longest_row
         words = f"{counted['unseen']:,} of {wording.counted(counted['rows'], 'row')} are much longer than any that the"
@@ -94,31 +96,66 @@ def _examples(config: PredictConfig, model: Model) -> tuple[Iterable[Example], i
     return inputs.standard_input_examples(model, paired=paired), None
 
 
-def _rows(
+def _answered(
     config: PredictConfig, model: Model, examples: Iterable[Example], total: int | None, counted: Counter[str]
-) -> Iterator[Row]:
-    """Yield each row of the input, with its columns, and its prediction; count rows and truncated texts."""
+) -> Iterator[Answered]:
+    """Yield the input's columns of each row, and the cells of its prediction; count rows and truncated texts."""
     abstention = model.abstention(config.min_probability, config.unlike_training)
+    columns_of = _input_columns(config, model, examples)
+    for some in inputs.in_chunks(examples, total, "predicting"):
+        rows = model.rows(some)
+        columns = columns_of(counted["rows"], some)
+        counted.update(rows=len(some), truncated=int(rows.truncated().sum()), unseen=_unseen_lengths(model, rows))
+        answers = model.outputs(rows, model.read_predictions)
+        for example, predicted, given in zip(some, answers, columns, strict=True):
+            cells = model.task.cells(predicted, example, abstention)
+            if config.probabilities is not Probabilities.all:
+                cells.pop("probabilities", None)
+            yield given, unless_blank(example, cells)
+
+
+def _input_columns(
+    config: PredictConfig, model: Model, examples: Iterable[Example]
+) -> Callable[[int, Sequence[Example]], Iterator[Row]]:
+    """Return what yields the input's columns of successive examples, given the number of the first.
+
+    A file's columns keep their order; texts are as the model reads them. A split's are its texts behind the others.
+    """
     carried = examples.carried if isinstance(examples, Split) else None
     names: list[Any] = ["text", "text_pair"]
     if config.input:
         names = [name or "text_pair" for name in inputs.text_columns(config, model)]
-    for some in inputs.in_chunks(examples, total, "predicting"):
-        rows = model.rows(some)
-        first = counted["rows"]
-        others: Any = repeat({}) if carried is None else carried.select(range(first, first + len(some)))
-        counted.update(rows=len(some), truncated=int(rows.truncated().sum()), unseen=_unseen_lengths(model, rows))
-        answers = model.outputs(rows, model.read_predictions)
-        for example, predicted, other in zip(some, answers, others, strict=False):
+    own_names = {name: name for name in carried.column_names} if carried is not None else {}
+    if not config.input:
+        own_names = carried_names(own_names, names)
+
+    def columns(first: int, some: Sequence[Example]) -> Iterator[Row]:
+        others: Any = {} if carried is None else carried[first : first + len(some)]
+        for place, example in enumerate(some):
+            row = {own: others[name][place] for name, own in own_names.items()}
             pairs = zip(names, texts_of(example), strict=False)
-            texts = {name: text for name, text in pairs if isinstance(name, str)}  # joined columns are carried
-            columns = {name: texts.get(name, other[name]) for name in other} | texts
-            cells = model.task.cells(predicted, example, abstention)
-            if config.probabilities is not Probabilities.all:
-                cells.pop("probabilities", None)
-            cells = unless_blank(example, cells)
-            renamed = carried_names(columns, cells)
-            yield {renamed[name]: value for name, value in columns.items()} | cells
+            yield row | {name: text for name, text in pairs if isinstance(name, str)}  # joined columns are in the row
+
+    return columns
+
+
+def _named(answered: Iterator[Answered], *, flat: bool) -> tuple[Iterator[Row], dict[str, str]]:
+    """Return the rows to write, and the name that each column of the input has there: none is lost to one of ours.
+
+    Where rows are `flat`, predicted lists are one text, and each class has a column.
+    """
+    as_cells = _flat if flat else dict
+    first = next(answered, None)
+    if first is None:
+        return iter(()), {}
+    given, cells = first
+    names = carried_names(given, as_cells(cells))
+
+    def rows() -> Iterator[Row]:
+        for given, cells in chain([first], answered):
+            yield {names[name]: value for name, value in given.items()} | as_cells(cells)
+
+    return rows(), names
 
 
 def _unseen_lengths(model: Model, rows: ExampleRows) -> int:
@@ -129,11 +166,11 @@ def _unseen_lengths(model: Model, rows: ExampleRows) -> int:
     return int((rows.lengths > MUCH_LONGER * longest_row).sum())
 
 
-def _flat(row: Row) -> Row:
-    """Return the cells of a row of a table: lists as one text, and a column for each class."""
-    chances = row.get("probabilities")
-    flat = {name: value for name, value in row.items() if name != "probabilities" or not isinstance(value, dict)}
-    separator = SEPARATOR if isinstance(row["predicted"], list) else " "
+def _flat(cells: Row) -> Row:
+    """Return the cells of a prediction for a table: lists as one text, and a column for each class."""
+    chances = cells.get("probabilities")
+    flat = {name: value for name, value in cells.items() if name != "probabilities" or not isinstance(value, dict)}
+    separator = SEPARATOR if isinstance(cells["predicted"], list) else " "
     flat |= {name: separator.join(map(str, value)) for name, value in flat.items() if isinstance(value, list)}
     if isinstance(chances, dict):
         flat |= {f"probability_{label}": chance for label, chance in chances.items()}

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from encoderlab.data.checks import refuse_long
-from encoderlab.data.columns import Columns, can_be_carried, mapped_array, plain
+from encoderlab.data.columns import Columns, distinct_names, is_single, mapped_array, plain
 from encoderlab.errors import DataError, one_line
 
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ def parquet_batches(path: Path, columns: Columns) -> Iterator[Batch]:
         # pre-buffered columns would stay in memory to the end
         file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=2**20)
         names = _to_read(path, columns, file.schema_arrow)
-        rows_at_a_time = _rows_of_parquet(path, file.metadata, names)
-        yield from _unpacked(path, file.iter_batches(rows_at_a_time, columns=names))
+        stored = [*names.values()]
+        rows_at_a_time = _rows_of_parquet(path, file.metadata, stored)
+        yield from _unpacked(path, [*names], file.iter_batches(rows_at_a_time, columns=stored))
     except (pa.ArrowException, OSError, MemoryError) as error:
         raise DataError(f"{path} is not a readable parquet file: {one_line(str(error))}") from error
 
@@ -45,33 +46,38 @@ def saved_batches(path: Path, columns: Columns) -> Iterator[Batch]:
     """
     try:
         dataset = _opened(path)
-        names = _to_read(path, columns, dataset.features.arrow_schema)
+        names = [*_to_read(path, columns, dataset.features.arrow_schema)]
         tables: Any = dataset.select_columns(names).with_format("arrow").iter(_ROWS_AT_A_TIME)
         batches = (batch for table in tables for batch in table.combine_chunks().to_batches())
-        for rows, arrays in _unpacked(path, batches):
+        for rows, arrays in _unpacked(path, names, batches):
             yield rows, {name: _with_names(array, dataset.features[name]) for name, array in arrays.items()}
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
         problem = f"{path} is not a readable dataset: {one_line(str(error))}"
         raise DataError(problem, remedy="Save it again with the save_to_disk of datasets, or as parquet") from error
 
 
-def _to_read(path: Path, columns: Columns, schema: pa.Schema) -> list[str]:
-    """Return the columns to read: those that are used, and those that can be carried along."""
+def _to_read(path: Path, columns: Columns, schema: pa.Schema) -> dict[str, str]:
+    """Return the columns to read, each with its name in the file.
+
+    New texts come back with all of them, what a run learns from only with those of single values.
+    """
     used = {*columns.by_setting().values()}
-    names = []
-    for name in columns.to_read(schema.names, str(path)):
-        if name in used or can_be_carried(schema.field(name).type):
-            names.append(name)
+    wanted = {*columns.to_read(schema.names, str(path))}
+    whole = not columns.setting.startswith("dataset.")
+    names = {}
+    for name, field in zip(distinct_names(schema.names), schema, strict=True):
+        if name in used or (name in wanted and (whole or is_single(field.type))):
+            names[name] = field.name
     return names
 
 
-def _unpacked(path: Path, batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
+def _unpacked(path: Path, names: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
     """Yield batches with the numbers of their rows, and dictionaries written out. DataError if they are too large."""
     first = 1
     unpacked = 0
     most = _most_bytes(path)
     for batch in batches:
-        arrays = {name: plain(array) for name, array in zip(batch.schema.names, batch.columns, strict=True)}
+        arrays = {name: plain(array) for name, array in zip(names, batch.columns, strict=True)}
         unpacked += sum(array.nbytes for array in arrays.values())
         if unpacked > most:
             raise _unpacks_to_too_much(path)
@@ -103,9 +109,11 @@ def _rows_of_parquet(path: Path, metadata: pq.FileMetaData, names: Sequence[str]
     n_bytes = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
     if too_many or n_bytes > _most_bytes(path):
         raise _unpacks_to_too_much(path)
-    longest = 1
+    longest = max(1, n_bytes // max(metadata.num_rows, 1))
     # The values that rows share are a dictionary, which is read with the first row of each group of rows.
-    file = pq.ParquetFile(path, read_dictionary=list(names), pre_buffer=False, buffer_size=2**20)
+    leaves = {metadata.schema.column(place).path for place in range(metadata.num_columns)}  # others are nested
+    shared = [name for name in names if name in leaves]
+    file = pq.ParquetFile(path, read_dictionary=shared, pre_buffer=False, buffer_size=2**20)
     for group in range(file.num_row_groups):
         for batch in file.iter_batches(1, row_groups=[group], columns=list(names)):
             for name, column in zip(names, batch.columns, strict=True):

@@ -62,9 +62,9 @@ def format_by_name(output: str | None, remedy: str) -> PredictionFormat:
 
 
 def types_of(carried: Any) -> Types:
-    """Return the types of an input's columns of single values (None: there are none)."""
+    """Return the types of an input's columns (None: there are none)."""
     schema = [] if carried is None else carried.features.arrow_schema
-    return {column.name: column.type for column in schema if not column.type.num_fields}
+    return {column.name: column.type for column in schema}
 
 
 def printable_row(value: Any) -> Any:
@@ -98,7 +98,7 @@ def _write_jsonl(file: TextIO, rows: Iterator[Row], types: Types, columns: Seque
 
 
 def _write_parquet(file: TextIO, rows: Iterator[Row], types: Types, columns: Sequence[str]) -> None:
-    """Write the cells, one group of rows at a time; the input's columns keep their `types`."""
+    """Write the cells, one group of rows at a time; columns of the input keep their `types`."""
     import pyarrow
     import pyarrow.parquet
 
@@ -107,7 +107,7 @@ def _write_parquet(file: TextIO, rows: Iterator[Row], types: Types, columns: Seq
     for name in group[0] if group else columns:
         known = (row[name] for row in group if row[name] is not None)  # a blank text has no prediction
         ours = pyarrow.float64() if isinstance(next(known, None), float) else pyarrow.string()
-        kinds[name] = types.get(name, types.get(name.removeprefix("input_"), ours))
+        kinds[name] = types.get(name, ours)
     schema = pyarrow.schema(kinds)
     with pyarrow.parquet.ParquetWriter(file.buffer, schema) as writer:
         while group:
