@@ -22,6 +22,7 @@ from encoderlab.runs.row_files import (
     WRITERS,
     Row,
     check_output,
+    check_size,
     format_to_write,
     output_file,
     printable_row,
@@ -49,6 +50,7 @@ def predict(config: PredictConfig) -> None:
         examples, total = _examples(config, model)
     else:
         examples, total, config = inputs.texts_of_file(config, model)
+    check_size(form, total, config.output)
     carried = examples.carried if isinstance(examples, Split) else None
     on_terminal = config.output is None and sys.stdout.isatty()
     in_lines = on_terminal and config.format is None
