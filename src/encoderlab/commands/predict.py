@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from importlib.metadata import version
 from itertools import chain
 from typing import Any
 
@@ -16,8 +18,16 @@ from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.reports import wording
 from encoderlab.reports.predictions import carried_names, cell
 from encoderlab.runs import inputs
+from encoderlab.runs.kept_answers import (
+    Answers,
+    KeptAnswers,
+    fingerprint_of_model,
+    kept_beside,
+    partial_of,
+    threads_of_partial,
+)
 from encoderlab.runs.model import Model, unless_blank
-from encoderlab.runs.model_folder import open_model
+from encoderlab.runs.model_folder import model_folder, open_model
 from encoderlab.runs.row_files import (
     WRITERS,
     Row,
@@ -29,11 +39,14 @@ from encoderlab.runs.row_files import (
     types_of,
     without_formulas,
 )
+from encoderlab.system.messages import RowsDone, rows_done
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import UNLIKE_TRAINING, UNSURE
 
 SHOWN = 3  # classes on a terminal
 MUCH_LONGER = 1.25  # times the longest training row
+CHARACTERS_AT_A_TIME = 2**20  # of rows that are predicted together, and kept together: some minutes of a large model
+FEW = 1000  # rows that are not worth keeping while they are predicted
 EMPTY = ("text", "predicted")  # the header of a table without rows
 
 Answered = tuple[Row, Row]  # the cells of a row of the input, and those of its prediction
@@ -44,6 +57,7 @@ def predict(config: PredictConfig) -> None:
     config = replace(config, input=None if config.input == "-" else config.input)
     _check_settings(config)
     form = format_to_write(config.format, config.output)
+    config = replace(config, threads=config.threads or threads_of_partial(config.output))
     model = open_model(config, or_graph=True)
     model.abstention(config.min_probability, config.unlike_training)  # refuses what the model cannot do
     if config.input is None:
@@ -57,8 +71,8 @@ def predict(config: PredictConfig) -> None:
     if in_lines:
         config = replace(config, probabilities=Probabilities.all)
     counted = Counter[str]()
-    answered = _answered(config, model, examples, total, counted)
-    with output_file(config.output) as file:
+    with _kept(config, model, total) as kept, output_file(config.output) as file:
+        answered = _answered(config, model, examples, total, kept, counted)
         rows, names = _named(answered, flat=form is not PredictionFormat.jsonl and not in_lines)
         if in_lines:
             show_rows(rows, inputs.text_columns(config, model)[0] if config.input else "text")
@@ -98,22 +112,61 @@ def _examples(config: PredictConfig, model: Model) -> tuple[Iterable[Example], i
     return inputs.standard_input_examples(model, paired=paired), None
 
 
+def _kept(config: PredictConfig, model: Model, total: int | None) -> AbstractContextManager[KeptAnswers | None]:
+    """Open what keeps the predictions until the output is finished; nothing for few rows or standard output."""
+    if config.output is None or (total is not None and total <= FEW and not partial_of(config.output).exists()):
+        return nullcontext()
+    facts = {
+        "model": fingerprint_of_model(model_folder(config.run)),
+        "version": version("encoderlab"),
+        "device": str(model.compute.device),
+        "precision": str(model.compute.precision),
+        "threads": model.compute.threads,
+        "probabilities": config.probabilities.name,
+        "min_probability": config.min_probability,
+        "unlike_training": config.unlike_training,
+    }
+    return kept_beside(config.output, facts, anew=config.overwrite)
+
+
 def _answered(
-    config: PredictConfig, model: Model, examples: Iterable[Example], total: int | None, counted: Counter[str]
+    config: PredictConfig,
+    model: Model,
+    examples: Iterable[Example],
+    total: int | None,
+    kept: KeptAnswers | None,
+    counted: Counter[str],
 ) -> Iterator[Answered]:
-    """Yield the input's columns of each row, and the cells of its prediction; count rows and truncated texts."""
-    abstention = model.abstention(config.min_probability, config.unlike_training)
+    """Yield the input's columns of each row, and the cells of its prediction; count rows and truncated texts.
+
+    What is `kept` is not predicted again.
+    """
     columns_of = _input_columns(config, model, examples)
-    for some in inputs.in_chunks(examples, total, "predicting"):
-        rows = model.rows(some)
-        columns = columns_of(counted["rows"], some)
-        counted.update(rows=len(some), truncated=int(rows.truncated().sum()), unseen=_unseen_lengths(model, rows))
-        answers = model.outputs(rows, model.read_predictions)
-        for example, predicted, given in zip(some, answers, columns, strict=True):
-            cells = model.task.cells(predicted, example, abstention)
-            if config.probabilities is not Probabilities.all:
-                cells.pop("probabilities", None)
-            yield given, unless_blank(example, cells)
+    with rows_done("predicting", total) as done:
+        for some in inputs.chunks_of(examples, CHARACTERS_AT_A_TIME):
+            answers = None if kept is None else kept.of(some)
+            if answers is not None:
+                done.update(len(some), known=True)
+            else:
+                answers = _answers(config, model, some, done)
+                if kept is not None:
+                    kept.add(some, answers)
+            columns = columns_of(counted["rows"], some)
+            counted.update(rows=len(some), truncated=answers["truncated"], unseen=answers["unseen"])
+            yield from zip(columns, answers["cells"], strict=True)
+
+
+def _answers(config: PredictConfig, model: Model, some: Sequence[Example], done: RowsDone) -> Answers:
+    """Return the `cells` of each prediction, and how many texts were `truncated`, or are of an `unseen` length."""
+    abstention = model.abstention(config.min_probability, config.unlike_training)
+    rows = model.rows(some)
+    cells = []
+    for example, predicted in zip(some, model.outputs(rows, model.read_predictions, done.update), strict=True):
+        row = model.task.cells(predicted, example, abstention)
+        if config.probabilities is not Probabilities.all:
+            row.pop("probabilities", None)
+        cells.append(unless_blank(example, row))
+    return {"cells": cells, "truncated": int(rows.truncated().sum()), "unseen": _unseen_lengths(model, rows)}
 
 
 def _input_columns(
