@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import codecs
 import gc
+import io
 import logging
 import os
 import sys
@@ -82,13 +84,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", module=r"sklearn(\.|$)")  # about fits and undefined scores: reports explain these
     logging.raiseExceptions = False  # or Hydra's --info would print a traceback for each line that `head` does not read
 
-    # Standard streams that are closed.
-    if sys.stdin is None:  # closed, as with <&-: nothing to read, but files must not get its number
-        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
-    if sys.stdout is None:  # closed, as with >&-: files must not get its number, and what is printed goes nowhere
-        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    if sys.stderr is None:  # closed, as with 2>&-: files must not get its number, nor standard output its lines
-        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    _prepare_streams()
 
     # The command, in all processes; what ends it is one line and an exit code.
     processes = SINGLE_PROCESS
@@ -115,6 +111,23 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         exit_code = 141
     processes.end(exit_code)
+
+
+def _prepare_streams() -> None:
+    """Open the standard streams that are closed, and let those that are not UTF-8 show any text.
+
+    What is typed is read as UTF-8, whatever the terminal calls itself.
+    """
+    if sys.stdin is None:  # closed, as with <&-: nothing to read, but files must not get its number
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
+    if sys.stdout is None:  # closed, as with >&-: files must not get its number, and what is printed goes nowhere
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if sys.stderr is None:  # closed, as with 2>&-: files must not get its number, nor standard output its lines
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
+            stream.reconfigure(errors="replace")
+    sys.argv = [os.fsencode(word).decode("utf-8", "replace") for word in sys.argv]
 
 
 def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:

@@ -12,6 +12,7 @@ from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelChoice, ModelConfig
 from encoderlab.settings import CACHE, REQUIRED, check_settings, setting
 from encoderlab.shipped import SHIPPED
+from encoderlab.system.files import expanded
 from encoderlab.tasks.task import TaskConfig
 from encoderlab.training.config import Precision, TrainingConfig
 
@@ -50,7 +51,7 @@ class CommandConfig:
     @property
     def cache(self) -> Path:
         """Return the folder `cache_dir`, with ~ expanded."""
-        return Path(self.cache_dir).expanduser()
+        return expanded(self.cache_dir, "cache_dir")
 
 
 @dataclass

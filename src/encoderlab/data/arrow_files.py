@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from encoderlab.data.checks import refuse_long
-from encoderlab.data.columns import Columns, can_be_carried, flat, mapped_array, plain
+from encoderlab.data.columns import Columns, distinct_names, flat, is_single, mapped_array, plain
 from encoderlab.errors import DataError, one_line
 
 if TYPE_CHECKING:
@@ -39,8 +39,9 @@ def parquet_batches(path: Path, columns: Columns) -> Iterator[Batch]:
         file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=2**20)
         names = _to_read(path, columns, file.schema_arrow)
         features = _features(file.schema_arrow)
-        rows_at_a_time = _rows_of_parquet(path, file.metadata, names)
-        for rows, arrays in _unpacked(path, file.iter_batches(rows_at_a_time, columns=names)):
+        stored = [*names.values()]
+        rows_at_a_time = _rows_of_parquet(path, file.metadata, stored)
+        for rows, arrays in _unpacked(path, [*names], file.iter_batches(rows_at_a_time, columns=stored)):
             yield rows, {name: _with_names(array, features.get(name)) for name, array in arrays.items()}
     except (pa.ArrowException, OSError, MemoryError) as error:
         raise DataError(f"{path} is not a readable parquet file: {one_line(str(error))}") from error
@@ -59,10 +60,10 @@ def saved_batches(path: Path, columns: Columns) -> Iterator[Batch]:
         raise DataError(problem, remedy="Save it as parquet with the program that wrote it")
     try:
         dataset = _opened(path)
-        names = _to_read(path, columns, dataset.features.arrow_schema)
+        names = [*_to_read(path, columns, dataset.features.arrow_schema)]
         tables: Any = dataset.select_columns(names).with_format("arrow").iter(_ROWS_AT_A_TIME)
         batches = (batch for table in tables for batch in table.combine_chunks().to_batches())
-        for rows, arrays in _unpacked(path, batches):
+        for rows, arrays in _unpacked(path, names, batches):
             yield rows, {name: _with_names(array, dataset.features[name]) for name, array in arrays.items()}
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
         problem = f"{path} is not a readable dataset: {one_line(str(error))}"
@@ -75,11 +76,13 @@ def _file_batches(path: Path, columns: Columns) -> Iterator[Batch]:
         with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
             names = _to_read(path, columns, reader.schema)
             features = _features(reader.schema)
-            whole = (reader.get_batch(number).select(names) for number in range(reader.num_record_batches))
+            all_names = distinct_names(reader.schema.names)
+            places = [all_names.index(name) for name in names]
+            whole = (reader.get_batch(number).select(places) for number in range(reader.num_record_batches))
             batches = (
                 batch.slice(at, _ROWS_AT_A_TIME) for batch in whole for at in range(0, len(batch), _ROWS_AT_A_TIME)
             )
-            for rows, arrays in _unpacked(path, batches):
+            for rows, arrays in _unpacked(path, [*names], batches):
                 yield rows, {name: _with_names(array, features.get(name)) for name, array in arrays.items()}
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
         problem = f"{path} is not a readable Arrow file: {one_line(str(error))}"
@@ -100,23 +103,28 @@ def _features(schema: pa.Schema) -> dict[str, Any]:
     return dict(Features.from_arrow_schema(schema))
 
 
-def _to_read(path: Path, columns: Columns, schema: pa.Schema) -> list[str]:
-    """Return the columns to read: those that are used, and those that can be carried along."""
+def _to_read(path: Path, columns: Columns, schema: pa.Schema) -> dict[str, str]:
+    """Return the columns to read, each with its name in the file.
+
+    New texts come back with all of them, what a run learns from only with those of single values.
+    """
     used = {*columns.by_setting().values()}
-    names = []
-    for name in columns.to_read(schema.names, str(path)):
-        if name in used or can_be_carried(schema.field(name).type):
-            names.append(name)
+    wanted = {*columns.to_read(schema.names, str(path))}
+    whole = not columns.setting.startswith("dataset.")
+    names = {}
+    for name, field in zip(distinct_names(schema.names), schema, strict=True):
+        if name in used or (name in wanted and (whole or is_single(field.type))):
+            names[name] = field.name
     return names
 
 
-def _unpacked(path: Path, batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
+def _unpacked(path: Path, names: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
     """Yield batches with the numbers of their rows, and dictionaries written out. DataError if they are too large."""
     first = 1
     unpacked = 0
     most = _most_bytes(path)
     for batch in batches:
-        arrays = {name: plain(array) for name, array in zip(batch.schema.names, batch.columns, strict=True)}
+        arrays = {name: plain(array) for name, array in zip(names, batch.columns, strict=True)}
         unpacked += sum(array.nbytes for array in arrays.values())
         if unpacked > most:
             raise _unpacks_to_too_much(path)
@@ -148,7 +156,7 @@ def _rows_of_parquet(path: Path, metadata: pq.FileMetaData, names: Sequence[str]
     n_bytes = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
     if too_many or n_bytes > _most_bytes(path):
         raise _unpacks_to_too_much(path)
-    longest = 1
+    longest = max(1, n_bytes // max(metadata.num_rows, 1))
     # The values that rows share are a dictionary, which is read with the first row of each group of rows.
     leaves = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
     leaves = [leaf for leaf in leaves if leaf in names or leaf.split(".")[0] in names]

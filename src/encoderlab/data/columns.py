@@ -40,7 +40,7 @@ class Columns:
     setting: str = "dataset.{}"  # the setting that names a column, with {} for text, text_pair or label
     target: TargetKind = "label"  # what the label column is read for
     label_columns: tuple[str, ...] = ()  # instead of `label`: columns of 0 and 1, one for each label
-    others: bool = False  # further columns of single values are carried along
+    others: bool = False  # further columns are carried along
     drop: bool = False  # rows may lack a text or a label
     strip_html: bool = False  # texts are read without their HTML
     documents: bool = False  # a row of a .txt file ends at a blank line, not at every line
@@ -68,11 +68,15 @@ class Columns:
         return (self.text,) if isinstance(self.text, str) else tuple(self.text)
 
     def to_read(self, existing: Sequence[str], where: str) -> list[str]:
-        """Return the columns to read out of the `existing`, in order. DataError if one is missing or occurs twice."""
+        """Return the columns to read out of the `existing`, in order, by their `distinct_names`.
+
+        Raises DataError if one that is named is missing or occurs twice.
+        """
         counts = Counter(existing)
+        names = distinct_names(existing)
         used = self.by_setting()
         for setting, name in used.items():
-            if name not in counts:
+            if name not in names:
                 near = closest(name, existing, cutoff=0.65)
                 remedy = f"Set {shlex.quote(self.setting.format(setting) + '=' + (near or 'COLUMN'))}"
                 if not near and any(len(other) > _LONGEST_NAME for other in existing):
@@ -81,10 +85,7 @@ class Columns:
                 raise MissingColumnError(problem, allowed=listed(existing), remedy=remedy, setting=setting)
             if counts[name] > 1:
                 raise DataError(f"{where} has more than one column {name!r}", remedy="Give each column its own name")
-        names = {*used.values()}
-        if self.others:
-            names.update(name for name, count in counts.items() if count == 1)
-        return [name for name in counts if name in names]
+        return names if self.others else [name for name in names if name in used.values()]
 
 
 USUAL_COLUMNS = Columns("text", label="label")
@@ -173,19 +174,63 @@ def mapped_array(array: pa.Array, function: Callable[[pa.Array], pa.Array]) -> p
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """Return the array with dictionaries and string views written out, in types of which any rows can be taken."""
-    kind = flat(array).type
+    """Return the array with dictionaries, views and maps written out, in types of which any rows can be taken."""
+    kind = plain_type(array.type)
+    return array if kind == array.type else array.cast(kind)
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type in which a column is carried along.
+
+    Dictionaries, views and extensions become what they hold, and maps lists of records with `key` and `value`.
+    """
     if types.is_dictionary(kind):
-        array = mapped_array(array, lambda values: values.cast(kind.value_type))
-        kind = kind.value_type
-    return mapped_array(array, lambda values: values.cast(pa.large_string())) if types.is_string_view(kind) else array
+        return plain_type(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
+    if types.is_string_view(kind) or types.is_binary_view(kind):
+        return pa.large_string() if types.is_string_view(kind) else pa.large_binary()
+    if types.is_decimal32(kind) or types.is_decimal64(kind):
+        return pa.decimal128(kind.precision, kind.scale)
+    if types.is_map(kind):
+        return plain_type(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+    if types.is_struct(kind):
+        return pa.struct([(field.name, plain_type(field.type)) for field in kind])
+    if types.is_list_view(kind):
+        return pa.list_(plain_type(kind.value_type))
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        inner = plain_type(kind.value_type)
+        large = pa.large_list if types.is_large_list(kind) else pa.list_
+        return kind if inner == kind.value_type else large(inner)
+    return kind
 
 
-def can_be_carried(kind: pa.DataType) -> bool:
-    """Return whether a column holds texts, numbers, truth values or times."""
+def is_single(kind: pa.DataType) -> bool:
+    """Return whether a column holds texts, numbers, truth values or times: what tables of a run's rows carry along."""
     kind = kind.value_type if types.is_dictionary(kind) else kind
     tests = (types.is_string, types.is_large_string, types.is_string_view, types.is_primitive, types.is_null)
     return any(test(kind) for test in (*tests, types.is_decimal))
+
+
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """Return a name of its own for each column: what repeats is numbered as pandas does it, and unnamed columns after
+    the first are called by their places.
+
+    >>> distinct_names(["id", "note", "note", "", ""])
+    ['id', 'note', 'note.1', '', 'column_5']
+    """
+    taken = {*names}
+    seen = set()
+    distinct = []
+    for place, name in enumerate(names, start=1):
+        own = name
+        number = 1
+        while own in seen or (own != name and own in taken):
+            own = f"{name}.{number}" if name else f"column_{place}" + f".{number - 1}" * (number > 1)
+            number += 1
+        seen.add(own)
+        distinct.append(own)
+    return distinct
 
 
 def listed(names: Iterable[str], most: int = 20) -> str:

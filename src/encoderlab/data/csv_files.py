@@ -16,7 +16,7 @@ from typing import Any
 
 from encoderlab.data.annotation_tools import Record
 from encoderlab.data.checks import LONGEST_TEXT
-from encoderlab.data.columns import Columns, are_numbers, listed
+from encoderlab.data.columns import Columns, are_numbers, distinct_names, listed
 from encoderlab.data.formats import Dialect, Format, Quoting, lines_of
 from encoderlab.data.headers import ROWS_LOOKED_AT, Header, header_of
 from encoderlab.errors import DataError
@@ -63,9 +63,10 @@ def separated_rows(path: Path, kind: Format, columns: Columns, dialect: Dialect,
         say_once(f"{path}: {header.note}{remedy if header.row is None else ''}")
 
     # Each row, with the columns that are to be read.
-    place_of = {name: place for place, name in enumerate(header.names)}
+    names = distinct_names(header.names)
+    place_of = {name: place for place, name in enumerate(names)}
     index = {name: place_of[name] for name in columns.to_read(header.names, f"The header of {path}")}
-    merged = _MergedRows(header.names, columns, grammar.separator)
+    merged = _MergedRows(names, columns, grammar.separator)
     repeated = []
     csv.field_size_limit(_MOST_FIELD if columns.documents else LONGEST_TEXT)
     setting = columns.sibling("quoting")

@@ -15,6 +15,7 @@ from typing import Any
 
 from encoderlab.data.remote import is_url, local_files
 from encoderlab.errors import DataError, SettingError, closest, one_line
+from encoderlab.system.files import expanded
 from encoderlab.system.messages import say, say_once
 
 AUTO = "auto"
@@ -117,7 +118,7 @@ def absolute(path: Any, setting: str) -> str | list[str]:
     if not isinstance(paths, list) or not paths or not all(isinstance(name, str) and name for name in paths):
         allowed = "a file, a folder, a pattern such as data/*.csv, a URL, or a list of files"
         raise SettingError(f"{setting} is {path!r}", allowed=allowed)
-    whole = [name if is_url(name) else str(Path(name).expanduser().absolute()) for name in paths]
+    whole = [name if is_url(name) else str(expanded(name, setting).absolute()) for name in paths]
     return whole[0] if isinstance(path, str) else whole
 
 

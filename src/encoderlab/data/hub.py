@@ -127,7 +127,7 @@ class HubDataset(ColumnDataset):
         import pyarrow as pa
 
         from encoderlab.data.checks import checked
-        from encoderlab.data.columns import CARRIED, RawRows, can_be_carried, plain
+        from encoderlab.data.columns import CARRIED, RawRows, is_single, plain
 
         if name not in whole:
             main = split in MAIN_SPLITS
@@ -146,7 +146,7 @@ class HubDataset(ColumnDataset):
             first += len(batch)
         rows = pa.Table.from_batches(batches)
         for column in names:
-            if column not in used and can_be_carried(table.schema.field(column).type):
+            if column not in used and is_single(table.schema.field(column).type):
                 rows = rows.append_column(f"{CARRIED}{column}", pa.chunked_array(map(plain, table[column].chunks)))
         return RawRows(rows, lambda row: f"{place} {row + 1}")
 

@@ -173,7 +173,13 @@ def svg(plot: Plot) -> Markup:
 
 
 class _SafeConsole(Console):
-    """A console that does not pass control characters in labels and texts to the terminal, as rich itself does."""
+    """A console that does not pass control characters in labels and texts to the terminal, as rich itself does, and
+    leaves it to the command line to end when a reader is gone, as with `| head`: rich would exit with 1.
+    """
+
+    def on_broken_pipe(self) -> None:
+        """Raise the BrokenPipeError that rich has caught."""
+        raise BrokenPipeError
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Yield rich's segments with their texts made printable."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, time
@@ -129,16 +130,20 @@ def carried_names(names: Iterable[str], ours: Iterable[str]) -> dict[str, str]:
 
 
 def cell(value: Any) -> str | int | float:
-    """Return a copied value as a table cell; None is an empty one."""
+    """Return a copied value as a table cell; None is an empty one, and lists and records are JSON."""
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=in_json)
     return "" if value is None else in_json(value)
 
 
 def in_json(value: Any) -> Any:
-    """Return a copied value for JSON: times in ISO 8601, other objects as they print."""
+    """Return a copied value for JSON: times in ISO 8601, bytes in base64, other objects as they print."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
     return value.isoformat() if isinstance(value, date | time) else str(value)
 
 

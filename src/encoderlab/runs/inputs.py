@@ -18,7 +18,7 @@ from encoderlab.data.formats import Dialect, Format, encoding_of, format_of, is_
 from encoderlab.data.remote import local_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.model import Model
-from encoderlab.system.messages import progress_bar
+from encoderlab.system.messages import rows_done
 
 # Rows are sorted by length in chunks of this many, or of fewer long ones: enough for batches without padding (with
 # 16,384 phrases of film reviews 1% is padding, with 4,096 it is 3%), and memory does not grow with the input.
@@ -163,15 +163,15 @@ def with_text(examples: Iterable[Example]) -> list[Example]:
 
 
 def in_chunks(examples: Iterable[Text], total: int | None, doing: str) -> Iterator[list[Text]]:
-    """Yield the examples, up to ROWS_AT_A_TIME at a time, with a progress bar on standard error.
-
-    A chunk also ends with the example that reaches CHARACTERS_AT_A_TIME.
-    """
-
-    def length(example: Text) -> int:
-        return len(text_of(example))
-
-    with progress_bar(doing, "rows", total, leave=False) as bar:
-        for chunk in grouped(examples, length, CHARACTERS_AT_A_TIME, ROWS_AT_A_TIME):
+    """Yield the examples in `chunks_of` them, and show on standard error how many are done."""
+    with rows_done(doing, total) as done:
+        for chunk in chunks_of(examples):
             yield chunk
-            bar.update(len(chunk))
+            done.update(len(chunk))
+
+
+def chunks_of(examples: Iterable[Text], most_characters: int = CHARACTERS_AT_A_TIME) -> Iterator[list[Text]]:
+    """Yield the examples, up to ROWS_AT_A_TIME at a time; a chunk also ends with the one that reaches
+    `most_characters`.
+    """
+    return grouped(examples, lambda example: len(text_of(example)), most_characters, ROWS_AT_A_TIME)

@@ -291,8 +291,16 @@ class Model:
         novelties = self.novelty.measure(vectors.float().cpu().numpy())
         return [replace(one, novelty=novelty) for one, novelty in zip(predictions, novelties.tolist(), strict=True)]
 
-    def outputs(self, rows: ExampleRows, read: Callable[[Prediction, Batch], Iterable[Output]]) -> list[Output]:
-        """Return what `read` makes of the network's output for each row: an item for each row of a batch."""
+    def outputs(
+        self,
+        rows: ExampleRows,
+        read: Callable[[Prediction, Batch], Iterable[Output]],
+        done: Callable[[int], None] = lambda _: None,
+    ) -> list[Output]:
+        """Return what `read` makes of the network's output for each row: an item for each row of a batch.
+
+        `done` is told how many rows each batch had.
+        """
 
         def predict(batch: Batch) -> Iterable[Output]:
             with torch.inference_mode():
@@ -303,6 +311,7 @@ class Model:
         outputs: dict[int, Output] = {}
         for batch, answers in predict_batches(self.scoring_batches(rows), predict, self.compute):
             outputs.update(zip(batch.rows.tolist(), answers, strict=True))
+            done(len(batch.rows))
         return [outputs[row] for row in range(len(rows))]
 
     def vectors(

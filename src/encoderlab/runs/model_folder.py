@@ -33,7 +33,7 @@ from encoderlab.runs.model import UNASSIGNED, Model, Provenance
 from encoderlab.settings import CACHE, REQUIRED, without_folders
 from encoderlab.shipped import shipped_folder, suggestion
 from encoderlab.system.device import set_up_compute
-from encoderlab.system.files import MANIFEST, atomic_write, differing_files, write_manifest
+from encoderlab.system.files import MANIFEST, atomic_write, differing_files, expanded, write_manifest
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.multilabel import MultilabelConfig
@@ -364,7 +364,7 @@ def model_folder(name: str, setting: str = "run") -> Path:
     """
     if (shipped := shipped_folder(name)) is not None:
         return shipped
-    path = Path(name).expanduser()
+    path = expanded(name, setting)
     for folder in (path / MODEL, path):
         if all((folder / file).is_file() for file in MODEL_FILES) or graph_of(folder) is not None:
             return folder

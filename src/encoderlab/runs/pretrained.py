@@ -21,7 +21,7 @@ from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import encoder_shape, model_folder, read_model
 from encoderlab.shipped import shipped_folder, suggestion
-from encoderlab.system.files import sha256_of
+from encoderlab.system.files import expanded, sha256_of
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.task import TaskConfig
 from encoderlab.training.distribution import is_sharded
@@ -185,7 +185,7 @@ def encoder_folder(name: str, setting: str = "init_from") -> Path:
 
     Raises DataError if there is none.
     """
-    path = Path(name).expanduser()
+    path = expanded(name, setting)
     if shipped_folder(name) is not None or (name and path.is_dir()):
         if path.parent.name == "checkpoints":
             remedy = f"Set {setting}={path.parent.parent}, the run it belongs to"

@@ -6,9 +6,8 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date, time
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -17,6 +16,7 @@ from encoderlab.config.commands import OutputConfig, PredictionFormat
 from encoderlab.data.examples import JOINT
 from encoderlab.errors import DataError, SettingError, printable
 from encoderlab.reports.predictions import cell, in_json, quoting_writer
+from encoderlab.runs.sheets import refuse_many_rows, write_sheet
 from encoderlab.system.files import atomic_write
 
 if TYPE_CHECKING:
@@ -30,10 +30,6 @@ NOT_WRITTEN = (".tsv", ".json", ".xls", ".gz", ".zst")  # as people might expect
 BINARY = (PredictionFormat.parquet, PredictionFormat.xlsx)
 FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins with one of them is computed by spreadsheets
 ROWS_IN_A_GROUP = 4096  # of a Parquet file: this many are in memory at a time
-FIRST_YEAR = 1901  # from which Excel's days are those of the calendar
-# See support.microsoft.com, "Excel specifications and limits".
-EXCEL_ROWS = 1_048_576
-EXCEL_CELL = 32_767  # characters
 
 
 def check_output(config: OutputConfig) -> None:
@@ -52,6 +48,12 @@ def format_to_write(form: PredictionFormat | None, output: str | None) -> Predic
     return form
 
 
+def check_size(form: PredictionFormat, n_rows: int | None, output: str | None) -> None:
+    """Raise DataError if a file of this format cannot hold so many rows (None: it is not known yet)."""
+    if form is PredictionFormat.xlsx:
+        refuse_many_rows(n_rows, output)
+
+
 def format_by_name(output: str | None, remedy: str) -> PredictionFormat:
     """Return the format of a file's extension, or csv. Raises SettingError, with `remedy`, if it cannot be written."""
     extension = Path(output or "").suffix.lower()
@@ -62,9 +64,9 @@ def format_by_name(output: str | None, remedy: str) -> PredictionFormat:
 
 
 def types_of(carried: Any) -> Types:
-    """Return the types of an input's columns of single values (None: there are none)."""
+    """Return the types of an input's columns (None: there are none)."""
     schema = [] if carried is None else carried.features.arrow_schema
-    return {column.name: column.type for column in schema if not column.type.num_fields}
+    return {column.name: column.type for column in schema}
 
 
 def printable_row(value: Any) -> Any:
@@ -98,7 +100,7 @@ def _write_jsonl(file: TextIO, rows: Iterator[Row], types: Types, columns: Seque
 
 
 def _write_parquet(file: TextIO, rows: Iterator[Row], types: Types, columns: Sequence[str]) -> None:
-    """Write the cells, one group of rows at a time; the input's columns keep their `types`."""
+    """Write the cells, one group of rows at a time; columns of the input keep their `types`."""
     import pyarrow
     import pyarrow.parquet
 
@@ -106,8 +108,9 @@ def _write_parquet(file: TextIO, rows: Iterator[Row], types: Types, columns: Seq
     kinds = {}
     for name in group[0] if group else columns:
         known = (row[name] for row in group if row[name] is not None)  # a blank text has no prediction
-        ours = pyarrow.float64() if isinstance(next(known, None), float) else pyarrow.string()
-        kinds[name] = types.get(name, types.get(name.removeprefix("input_"), ours))
+        example = next(known, None)
+        is_number = name.startswith("probability") if example is None else isinstance(example, float)
+        kinds[name] = types.get(name, pyarrow.float64() if is_number else pyarrow.string())
     schema = pyarrow.schema(kinds)
     with pyarrow.parquet.ParquetWriter(file.buffer, schema) as writer:
         while group:
@@ -116,40 +119,7 @@ def _write_parquet(file: TextIO, rows: Iterator[Row], types: Types, columns: Seq
 
 
 def _write_xlsx(file: TextIO, rows: Iterator[Row], types: Types, columns: Sequence[str]) -> None:
-    """Write a sheet, in which no text is a formula. Raises DataError for what Excel cannot hold."""
-    import openpyxl
-    from openpyxl.cell import WriteOnlyCell
-    from openpyxl.utils.exceptions import IllegalCharacterError
-
-    book = openpyxl.Workbook(write_only=True)
-    sheet = book.create_sheet("rows")
-
-    def cells(values: Iterable[Any]) -> Iterator[Any]:
-        for value in values:
-            one = WriteOnlyCell(sheet, value)
-            one.data_type = "s" if isinstance(value, str) else one.data_type
-            yield one
-
-    for number, row in enumerate(rows):
-        if number == 0:
-            sheet.append(cells(row))
-        try:
-            if number >= EXCEL_ROWS - 1 or any(len(one) > EXCEL_CELL for one in row.values() if isinstance(one, str)):
-                raise IllegalCharacterError
-            sheet.append(cells(map(_excel_cell, row.values())))
-        except IllegalCharacterError:
-            allowed = f"{EXCEL_ROWS:,} rows, {EXCEL_CELL:,} characters in a cell, and no control characters"
-            problem = f"Row {number + 1:,} does not fit into an Excel sheet"
-            raise DataError(problem, allowed=allowed, remedy="Write csv or parquet") from None
-    book.save(file.buffer)
-
-
-def _excel_cell(value: Any) -> Any:
-    """Return a value as a cell of a sheet: dates and times as such, if Excel has them."""
-    if isinstance(value, time):
-        return value if value.tzinfo is None else cell(value)
-    is_date = isinstance(value, date) and value.year >= FIRST_YEAR and getattr(value, "tzinfo", None) is None
-    return value if is_date else cell(value)
+    write_sheet(file.buffer, rows, columns)
 
 
 # Each writes rows, whose cells are single values (except in jsonl); `columns` are the header if there are none.

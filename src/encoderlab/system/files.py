@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from encoderlab.errors import DataError
+from encoderlab.errors import DataError, SettingError
 
 
 @contextmanager
@@ -78,6 +78,16 @@ def written_whole(setting: str, path: Path) -> Iterator[Path]:
     except OSError as error:
         problem = f"{setting}={path} cannot be written: {error.strerror}"
         raise DataError(problem, remedy="Choose another folder") from None
+
+
+def expanded(path: str | Path, setting: str) -> Path:
+    """Return a path with ~ expanded. Raises SettingError if there is no such home folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:  # neither HOME nor an entry in /etc/passwd, as in a container with a number for a user
+        variable = " or ENCODERLAB_CACHE" if setting == "cache_dir" else ""
+        problem = f"{setting}={path} is in a home folder that is not known"
+        raise SettingError(problem, remedy=f"Set {setting}{variable} to a folder that can be written") from None
 
 
 def atomic_write_text(path: Path, text: str) -> None:

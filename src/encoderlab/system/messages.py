@@ -1,16 +1,22 @@
 """What a user reads on standard error while a command works: lines, and progress bars.
 
-Bars are drawn in a terminal, and in a notebook by tqdm's own; nowhere else.
+Bars are drawn in a terminal, and in a notebook by tqdm's own; elsewhere long work says in a line now and then how far
+it is.
 """
 
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, TextIO
 
 from tqdm import tqdm
+
+FIRST_SECONDS = 10.0  # after which long work says for the first time how far it is, where no bar is drawn
+SECONDS = 30.0  # between such lines
 
 
 def say(line: str) -> None:
@@ -39,6 +45,51 @@ def progress_bar(description: str, unit: str, total: int | None = None, **option
 
             return notebook_bar(disable=False, **options)
     return tqdm(file=sys.stderr, disable=None, dynamic_ncols=True, **options)
+
+
+class RowsDone:
+    """How many of `total` rows (None: it is not known) are done: a bar, or where none is drawn a line now and then."""
+
+    def __init__(self, doing: str, total: int | None) -> None:
+        self._doing = doing
+        self._total = total
+        self._bar = progress_bar(doing, "rows", total, leave=False)
+        self._done = 0
+        self._skipped = 0
+        self._started = time.monotonic()
+        self._next_line = self._started + FIRST_SECONDS
+
+    def update(self, n_rows: int, *, known: bool = False) -> None:
+        """Count rows; those that are `known` took no time."""
+        self._bar.update(n_rows)
+        self._done += n_rows
+        self._skipped += n_rows if known else 0
+        now = time.monotonic()
+        if self._bar.disable and now >= self._next_line:
+            self._next_line = now + SECONDS
+            say(self._line(now - self._started))
+
+    def _line(self, seconds: float) -> str:
+        rate = (self._done - self._skipped) / max(seconds, 1e-9)
+        of_total = "" if self._total is None else f" of {self._total:,}"
+        line = f"{self._doing}: {self._done:,}{of_total} rows, {rate:,.0f} rows/s"
+        if self._total is None or rate == 0:
+            return line
+        return f"{line}, {tqdm.format_interval((self._total - self._done) / rate)} left"
+
+    def close(self) -> None:
+        """Remove the bar."""
+        self._bar.close()
+
+
+@contextmanager
+def rows_done(doing: str, total: int | None) -> Iterator[RowsDone]:
+    """Show how many rows are done within this context."""
+    rows = RowsDone(doing, total)
+    try:
+        yield rows
+    finally:
+        rows.close()
 
 
 def is_notebook(file: TextIO) -> bool:
