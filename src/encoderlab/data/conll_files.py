@@ -2,56 +2,132 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from itertools import chain
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 
 from encoderlab.data.annotation_tools import Record
 from encoderlab.data.columns import Columns
+from encoderlab.data.conll_layout import LINES_LOOKED_AT, ConllLayout, is_document_start, layout_of
 from encoderlab.data.formats import text_lines
 from encoderlab.errors import DataError
+from encoderlab.system.messages import say_once
+
+_ENDLESS = 200  # words of a sentence, in a file that has only one
 
 
 def conll_sentences(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
-    """Yield the sentences of a CoNLL-style file: a word per line with its columns, blank lines between sentences.
+    """Yield the sentences of a file: for each column that is read, a list with a cell for each word.
 
-    Columns go by number: 0 is the first, -1 the last. By default the word is the first and its label the last. Comments
-    and -DOCSTART- lines are no words, nor are the ranges and empty nodes in the ten columns of CoNLL-U.
+    Columns go by number: 0 is the first, -1 the last. Where the settings leave them open, the first lines decide (see
+    conll_layout.py). Says once what is not obvious, and what was left out. Raises DataError for a line that has fewer
+    or more columns than the others, or no label.
     """
-    words = (line for line in text_lines(path, encoding) if line.strip(" \t") and not line.startswith("#"))
-    first_word = next(words, "")
-    separator = "\t" if "\t" in first_word else None
-    width = len(_cells(first_word, separator))
-    at = {name: _column(path, setting, name, width, columns) for setting, name in columns.by_setting().items()}
+    lines = text_lines(path, encoding)
+    head = list(islice(lines, LINES_LOOKED_AT))
+    layout = layout_of(head, columns, path)
+    named = columns.by_setting()
+    counts = _Counts(path)
     first = 0
     sentence: list[list[str]] = []
-    for number, line in enumerate(chain(text_lines(path, encoding), [""]), start=1):  # a blank line ends the last one
-        if not line.strip(" \t"):  # a no-break space or a form feed is a word
-            if sentence:
-                yield first, {name: [cells[index] for cells in sentence] for name, index in at.items()}
+    for number, cells in _words(chain(head, lines), layout, counts, path):
+        if sentence and (cells is None or layout.begins_sentence(cells, sentence[-1])):
+            counts.sentence(len(sentence))
+            yield first, {named[setting]: [word[place] for word in sentence] for setting, place in layout.at.items()}
             sentence = []
+        if cells is not None:
+            first = first if sentence else number
+            sentence.append(cells)
+    counts.say(layout)
+
+
+def _words(
+    lines: Iterable[str], layout: ConllLayout, counts: _Counts, path: Path
+) -> Iterator[tuple[int, list[str] | None]]:
+    """Yield the number of each line with a word, and its cells; None for the cells where a sentence ends."""
+    ends = True  # whether a sentence has ended, and no word has followed
+    header = layout.header
+    number = 0
+    for number, line in enumerate(lines, start=1):
+        if not line.strip(" \t") or is_document_start(line):  # a no-break space or a form feed is a word
+            ends = True
+            yield number, None
             continue
-        cells = _cells(line, separator)
-        is_comment = line.startswith("#") and len(cells) != width
-        is_range = width == 10 and re.fullmatch(r"[0-9]+[-.][0-9]+", cells[0])  # or an empty node
-        if is_comment or is_range or cells[0] == "-DOCSTART-":
-            continue
-        if len(cells) != width or "" in cells:
-            what = f"an empty column among {len(cells)}" if "" in cells else f"{len(cells)} columns"
-            raise DataError(f"{path}, line {number} has {what}", allowed=f"{width} columns, like the first word")
-        first = first if sentence else number
-        sentence.append(cells)
+        cells = layout.cells(line)
+        if layout.is_comment(cells, begins=ends):
+            counts.comment(number, is_wide=len(cells) == layout.width)
+        elif layout.is_several_words(cells):
+            counts.n_multiword += 1
+        elif layout.is_empty_node(cells):
+            counts.n_empty_nodes += 1
+        elif header is not None:
+            header = None  # only the first row names the columns
+        else:
+            _refuse_incomplete(cells, layout, path, number)
+            counts.word(number, is_empty=not cells[layout.at.get("text", 0)])
+            ends = False
+            yield number, cells
+    yield number, None
 
 
-def _cells(line: str, separator: str | None) -> list[str]:
-    return line.split(separator) if separator else re.split(r"[ \t]+", line.strip(" \t"))
+def _refuse_incomplete(cells: list[str], layout: ConllLayout, path: Path, number: int) -> None:
+    """Raise DataError unless a line has all columns, and a label."""
+    if len(cells) != layout.width:
+        n_columns = f"{len(cells)} column{'s' * (len(cells) != 1)}"
+        raise DataError(f"{path}, line {number} has {n_columns}", allowed=f"{layout.width}, like most words")
+    label = layout.at.get("label")
+    if label is not None and not cells[label]:
+        raise DataError(
+            f"{path}, line {number} has no label in column {label}", remedy="Write O for a word without one"
+        )
 
 
-def _column(path: Path, setting: str, name: str, width: int, columns: Columns) -> int:
-    """Return the index of the column that a setting names. Raises DataError if there is none."""
-    number = {"text": "0", "label": "-1"}.get(setting, name) if name == setting else name
-    if not re.fullmatch(r"-?[0-9]+", number) or not -width <= int(number) < width:
-        problem = f"{path} has no column {name!r} ({columns.setting.format(setting)})"
-        raise DataError(problem, allowed=f"a number from 0 to {width - 1}, or -1 for the last")
-    return int(number)
+class _Counts:
+    """What was read from a file and what was left out of it, to be said when all of it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.n_sentences = 0
+        self.longest = 0
+        self.n_multiword = 0
+        self.n_empty_nodes = 0
+        self.n_empty_words = 0
+        self.first_empty_word = 0
+        self.n_wide_comments = 0
+        self.first_wide_comment = 0
+
+    def sentence(self, n_words: int) -> None:
+        self.n_sentences += 1
+        self.longest = max(self.longest, n_words)
+
+    def comment(self, number: int, *, is_wide: bool) -> None:
+        """Count a comment; one that is as wide as words may be a word, and is said."""
+        if is_wide:
+            self.first_wide_comment = self.first_wide_comment or number
+            self.n_wide_comments += 1
+
+    def word(self, number: int, *, is_empty: bool) -> None:
+        if is_empty:
+            self.first_empty_word = self.first_empty_word or number
+            self.n_empty_words += 1
+
+    def say(self, layout: ConllLayout) -> None:
+        """Print a line for each thing that is not obvious."""
+        notes = list(layout.notes)
+        if layout.header:
+            notes.append(f"the first row, {' '.join(layout.header)}, names the columns and is left out")
+        if self.n_wide_comments:
+            as_wide = f"{self.n_wide_comments:,} lines that begin with # have as many columns as words"
+            notes.append(f"{as_wide} and are read as comments, the first at line {self.first_wide_comment}")
+        if self.n_multiword or self.n_empty_nodes:
+            left_out = f"{self.n_multiword:,} multiword tokens and {self.n_empty_nodes:,} empty nodes are left out"
+            notes.append(f"{left_out}: syntactic words are read, while texts to predict for have surface words")
+        if self.n_empty_words:
+            notes.append(
+                f"{self.n_empty_words:,} words are empty and are read as unknown, the first at line "
+                f"{self.first_empty_word}"
+            )
+        if self.n_sentences == 1 and self.longest >= _ENDLESS:
+            notes.append(f"no blank line ends a sentence, so all {self.longest:,} words are one")
+        for note in notes:
+            say_once(f"{self.path}: {note}")

@@ -259,7 +259,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
         for name, paths in files.items():
             parts = [read_table(path, format_of(path, self.format), columns, self.dialect, cache_dir) for path in paths]
             may_lack = name == "train" and self._leaves_unlabelled(columns.target)
-            if columns.label is not None and columns.target == "label" and not may_lack:
+            if columns.label is not None and columns.target in ("label", "words") and not may_lack:
                 for part in parts:
                     if self.on_missing is not OnMissing.keep:
                         refuse_missing_labels(part, columns.label)
