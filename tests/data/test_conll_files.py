@@ -107,3 +107,19 @@ def test_columns_in_doubt_are_asked_for_with_settings_that_read_the_file(content
 def test_a_word_with_fewer_columns_is_refused_by_its_line(tmp_path):
     with pytest.raises(DataError, match="line 2 has 1 column"):
         sentences(tmp_path, "names.conll", "Anna B-PER\nsaw\nRome B-LOC\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "read", "said"),
+    [
+        ("Anna U-PER\nNew B-LOC\nYork L-LOC\n", ("U-PER", "B-LOC", "L-LOC"), ""),
+        ("New B-LOC\nYork E-LOC\n\nRome S-LOC\n", ("B-LOC", "E-LOC"), ""),
+        ("Anna I-PER\nBob B-PER\nsaw O\n", ("B-PER", "B-PER", "O"), "IOB1"),
+        ("New I-LOC\nYork I-LOC\nsaw O\n", ("B-LOC", "I-LOC", "O"), "IOB1"),
+        ("Anna PER\nsaw O\n", ("PER", "O"), "word by word"),
+        ("Anna 1\nsaw 0\n", ("1", "0"), "dataset.label_names"),
+    ],
+)
+def test_schemes_of_tags_are_recognised(content, read, said, tmp_path, capsys):
+    assert sentences(tmp_path, "names.conll", content)[0][1] == read
+    assert said in capsys.readouterr().err
