@@ -28,6 +28,10 @@ from encoderlab.metrics.entities import TaggingMetrics, ValidDecoder, entity_lab
         (["B", "I", "O"], False),
         (["B-x", "E-x", "O", "S-x"], True),
         (["B", "E", "I", "O", "S"], True),
+        (["B-x", "I-x", "L-x", "O", "U-x"], True),  # BILUO, as spaCy writes it
+        (["B-x", "O", "U-x"], True),
+        (["B-x", "E-x", "M-x", "O", "W-x"], True),
+        (["B", "E", "M", "S"], True),  # words of Chinese, without anything outside
     ],
 )
 def test_labels_with_prefixes_are_entity_labels(names, bioes):
@@ -39,6 +43,16 @@ def test_labels_with_prefixes_are_entity_labels(names, bioes):
 )
 def test_other_labels_are_not(names):
     assert entity_labels(names) is None
+
+
+@pytest.mark.parametrize("letters", ["BIES", "BILU", "BMEW", "BMES"])
+def test_schemes_of_other_letters_mean_bioes_and_keep_their_own(letters):
+    begin, middle, end, single = (f"{letter}-x" for letter in letters)
+    names = ["O", begin, middle, end, single]
+    labels = entity_labels(names)
+    assert labels.prefixes == ("O", "B", "I", "E", "S")
+    ids = np.array([names.index(name) for name in (begin, middle, end, "O", middle)])
+    assert repaired(labels, ids, np.array([5])) == [begin, middle, end, "O", single]
 
 
 LABELS = entity_labels(["O", "B-per", "I-per", "B-loc", "I-loc"])
@@ -63,7 +77,10 @@ def best_by_trying_all(names, log_probabilities):
     return list(max(paths, key=lambda path: sum(log_probabilities[word, id_] for word, id_ in enumerate(path))))
 
 
-@pytest.mark.parametrize("names", [["O", "B-x", "I-x", "B-y", "I-y"], ["O", "B-x", "I-x", "E-x", "S-x", "S-y"]])
+@pytest.mark.parametrize(
+    "names",
+    [["O", "B-x", "I-x", "B-y", "I-y"], ["O", "B-x", "I-x", "E-x", "S-x", "S-y"], ["O", "B-x", "I-x", "L-x", "U-x"]],
+)
 def test_decoding_finds_the_best_of_all_valid_sequences(names):
     torch.manual_seed(0)
     labels = entity_labels(names)

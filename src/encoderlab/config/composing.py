@@ -32,9 +32,9 @@ from encoderlab.config.schemas import (
     names_of,
     register_schemas,
     to_settings,
-    uninterpolated,
     unknown_setting,
 )
+from encoderlab.config.typed_texts import as_typed, as_typed_in_files, quote
 from encoderlab.data.formats import is_saved_dataset
 from encoderlab.data.remote import is_url
 from encoderlab.errors import SettingError, UserError, closest
@@ -102,7 +102,8 @@ def parse_command_line(command: str, arguments: Sequence[str]) -> CommandLine:
                 flags.append(argument)
 
         # Texts and paths arrive as they were typed, and a user's own files imply a task.
-        overrides = list(map(_quoted, _with_names(command, options.overrides)))
+        named = _with_names(command, options.overrides)
+        overrides = [_quoted(argument, command, is_sweep=options.multirun) for argument in named]
         # A process that is started again adds resume=auto (cli/main.py), which must not change what the line means.
         names = {override.partition("=")[0] for override in overrides if override != "resume=auto"}
         if command in LABELLED_BY_DEFAULT and OWN_DATA & {*overrides} and not names & {"task", "experiment", "resume"}:
@@ -141,7 +142,8 @@ def run_hydra(line: CommandLine, job: Callable[[DictConfig], Any], program: str 
     sys.argv = [program or f"encoderlab {line.command}", *line.for_hydra(), *line.flags]  # Hydra reads it
     try:
         with errors_explained(line.command):
-            hydra.main(config_path=str(config_folder()), config_name=line.command, version_base="1.3")(job)()
+            main = hydra.main(config_path=str(config_folder()), config_name=line.command, version_base="1.3")
+            main(lambda config: job(as_typed_in_files(config, line.config_dir, line.overrides)))()
     finally:
         sys.argv = before
 
@@ -152,7 +154,7 @@ def composed(line: CommandLine) -> Any:
     with errors_explained(line.command):
         with hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
             config = hydra.compose(line.command, [*line.for_hydra(), *own])
-        return to_settings(config, COMMAND_CONFIGS[line.command])
+        return to_settings(as_typed_in_files(config, line.config_dir, line.overrides), COMMAND_CONFIGS[line.command])
 
 
 def _parser(command: str) -> Any:
@@ -199,29 +201,25 @@ def _with_names(command: str, arguments: list[str]) -> list[str]:
     return [*named, *files, *(f"{name}={path}" for name, path in meant.items())]
 
 
-def _quoted(argument: str) -> str:
+def _quoted(argument: str, command: str, *, is_sweep: bool) -> str:
     """Return the argument, its value quoted if Hydra's grammar would misread or cannot read it.
 
-    `text="Dull, dull, dull."` is a sentence and not a list of three values; a path with brackets or blanks is a path.
+    `text="Dull, dull, dull."` is a sentence and not a list of three values; a path with brackets or blanks is a path;
+    and the label 1.10 is not the number 1.1.
     """
     key, equals, value = argument.partition("=")
     if not equals:
         return argument
     if key.lstrip("+") in (*GROUPS, "experiment", "sweep"):  # as in Hydra projects whose defaults name no experiment
-        argument = argument.lstrip("+")
+        key = key.lstrip("+")
+        argument = f"{key}={value}"
     if key not in FREE_TEXT:
-        argument = LOGARITHMIC.sub(r"=tag(log,interval(\1))", argument)
+        value = as_typed(command, key.lstrip("+"), value, is_sweep=is_sweep)
+        argument = LOGARITHMIC.sub(r"=tag(log,interval(\1))", f"{key}={value}")
         with suppress(HydraException):
             OverridesParser.create().parse_override(argument)
             return argument
     return f"{key}={quote(value)}"
-
-
-def quote(value: str) -> str:
-    """Return the value as a quoted string of Hydra's grammar, which reads back as exactly `value`."""
-    value = uninterpolated(value)
-    value = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), value)
-    return f"'{value}'"
 
 
 def _check(line: CommandLine) -> None:
@@ -323,6 +321,9 @@ def _explain(error: HydraException | errors.OmegaConfBaseException, command: str
     if isinstance(cause, errors.ValidationError) and cause.full_key:
         return _bad_value(cause)
     foreign = re.search(r"In '(\w+)/(\w+)': Could not override '(\w+)'", str(cause))
+    if "Incompatible key type" in str(cause):
+        problem = f"{getattr(cause, 'full_key', None) or 'A config file'} has a key that is no text"
+        return SettingError(problem, remedy="In a YAML file, write a label such as 'null' in quotes")
     if foreign is not None:
         group, option, brought = foreign.groups()
         problem = f"{group}={option} sets {brought}, which encoderlab {command} does not have"

@@ -199,11 +199,18 @@ def _read_mappings(config: "DictConfig") -> None:
             continue
         with suppress(ValueError, yaml.YAMLError):  # otherwise it stays a text, which the setting refuses
             mapping = yaml.load(text, yaml.BaseLoader)
-            if set(mapping.values()) == {""}:  # Hydra needs no blank after a colon, and YAML does
-                mapping = yaml.load(text.replace(":", ": "), yaml.BaseLoader)
+            mapping = dict(_with_value(key, value) for key, value in mapping.items())
             if name.startswith("task."):
                 mapping = {label: float(value) for label, value in mapping.items()}
             OmegaConf.update(config, name, mapping)
+
+
+def _with_value(key: str, value: str) -> tuple[str, str]:
+    """Return a key and its value: Hydra needs no blank after a colon, and YAML reads {no:5} as a key without value."""
+    if value or ":" not in key:
+        return key, value
+    key, _, value = key.rpartition(":")
+    return key, value
 
 
 def unknown_setting(key: str, known: list[str]) -> SettingError:

@@ -169,9 +169,9 @@ def _refuse_shapes(arrays: dict[str, pa.Array], columns: Columns, where: Where) 
     words = is_list(arrays["text"])
     label = arrays.get("label")
     paired = "text_pair" in arrays and (words or is_list(arrays["text_pair"]))
-    if paired or (words and columns.target != "label" and len(arrays) > 1):
+    if paired or (words and columns.target not in ("label", "words") and len(arrays) > 1):
         raise DataError(f"The rows are lists of words ({where(0)})", allowed="texts", remedy="Use task=tagging")
-    if columns.target != "label" or label is None:
+    if columns.target not in ("label", "words") or label is None:
         return
     if is_list(label) != words:
         problem = f"The {'texts' if words else 'labels'} are lists, and the {'labels' if words else 'texts'} are not"

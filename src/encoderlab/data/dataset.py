@@ -37,7 +37,7 @@ class Pack(Enum):
 class DatasetConfig(ABC):
     """Where examples come from."""
 
-    targets: ClassVar[tuple[str, ...]] = ("label",)  # the kinds of target its rows can have
+    targets: ClassVar[tuple[str, ...]] = ("label", "words")  # the kinds of target its rows can have
 
     limit: int | None = setting(None, "Use at most this many rows of each split, spread evenly over it.", minimum=1)
     train_share: float = setting(
@@ -189,7 +189,7 @@ class DatasetConfig(ABC):
 class ColumnDataset(DatasetConfig):
     """Rows with a text (or two, or words) and a label, in columns that the user names."""
 
-    targets: ClassVar[tuple[str, ...]] = ("label", "label_set", "number")
+    targets: ClassVar[tuple[str, ...]] = ("label", "label_set", "number", "words")
 
     # A name or a list; OmegaConf has no such union.
     text: Any = setting(

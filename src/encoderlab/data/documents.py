@@ -33,7 +33,7 @@ from encoderlab.data.survey import hashed
 from encoderlab.data.token_store import TokenStore, kept_store, write_store
 from encoderlab.errors import DataError
 from encoderlab.settings import setting
-from encoderlab.system.messages import progress_bar
+from encoderlab.system.messages import progress_bar, say
 
 if TYPE_CHECKING:
     from datasets import IterableDataset
@@ -167,12 +167,22 @@ class Documents:
 
 
 def as_documents(splits: Data) -> Documents:
-    """Return each row as a document: the non-blank lines of its text, then of its second; words are one paragraph."""
+    """Return each row as a document: the non-blank lines of its text, then of its second; words are one paragraph.
+
+    Of equal rows only the first is one, which is said.
+    """
 
     by_name = {}
     for name, split in splits.by_name.items():
+        # A text that occurs twice would be another document than itself, and its next sentence a random one.
+        hashes = hashed(split).texts
+        first = np.sort(np.unique(hashes, return_index=True)[1])
+        if len(first) < len(split):
+            n_equal = len(split) - len(first)
+            say(f"{n_equal:,} of {len(split):,} documents of {name} equal earlier ones and are left out")
+            split = split.take(first)
         documents = lambda split=split: (paragraphs("\n".join(texts_of(example))) for example in split)  # noqa: E731
-        by_name[name] = DocumentSplit(documents, len(split), fingerprint(hashed(split).texts.tobytes()))
+        by_name[name] = DocumentSplit(documents, len(split), fingerprint(hashes[first].tobytes()))
     return Documents(by_name, splits.origin)
 
 

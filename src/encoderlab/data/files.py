@@ -268,7 +268,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
                     raise without_labels(error.wrong, name) from error
                 parts.append(without_codes(rows, self.no_answer or ()))
             may_lack = name == "train" and self._leaves_unlabelled(columns.target)
-            if columns.label is not None and columns.target == "label" and not may_lack:
+            if columns.label is not None and columns.target in ("label", "words") and not may_lack:
                 for part in parts:
                     if self.on_missing is not OnMissing.keep:
                         refuse_missing_labels(part, columns.label)

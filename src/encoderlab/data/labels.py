@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -276,14 +277,35 @@ def with_valid_entities(rows: dict[str, RawRows], labels: Labels) -> tuple[dict[
 
     Invalid sequences, such as IOB1's, are read as conlleval reads them, with a line on standard error.
     """
+    if not is_list(rows["train"].table["text"]):
+        return rows, labels
     entities = entity_labels(labels.names)
-    if entities is None or not is_list(rows["train"].table["text"]):
+    if entities is None:
+        _say_what_entities_lack(labels.names)
         return rows, labels
     valid = {name: _with_valid_entities(part, labels, entities) for name, part in rows.items()}
     values = {value for part in valid.values() for value in flat(part.labels).unique().to_pylist()}
     names = [*labels.names, *sorted(values - {*labels.names, None})]
     names = sorted(names) if labels.names == sorted(labels.names) else names
     return valid, Labels.of(names)
+
+
+def _say_what_entities_lack(names: Sequence[str]) -> None:
+    """Say how labels of words that are probably entities are scored as such."""
+    if all(name.isdecimal() for name in names):
+        setting = shlex.quote(f"dataset.label_names=[{','.join(f'NAME_{number}' for number in names)}]")
+        say(f"the labels of words are the numbers {listed(names)}; {setting} names them: entities need B-, I- and O")
+    elif "O" in names and len(names) > 1:
+        say("labels are scored word by word; for entities, write O, B-TYPE and I-TYPE, or I-TYPE alone")
+
+
+def _is_iob1(entities: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> bool:
+    """Return whether each B follows a word of its own type, as in IOB1; none may be a B (IO)."""
+    prefixes = np.array([*entities.prefixes, "O"])[ids]
+    kinds = np.array([*map(str, entities.types_of), ""])[ids]
+    begins = np.flatnonzero(prefixes == "B")
+    starts = np.cumsum(lengths) - lengths
+    return bool((~np.isin(begins, starts)).all() and (kinds[begins - 1] == kinds[begins]).all())
 
 
 def _with_valid_entities(rows: RawRows, labels: Labels, entities: EntityLabels) -> RawRows:
@@ -294,8 +316,9 @@ def _with_valid_entities(rows: RawRows, labels: Labels, entities: EntityLabels) 
     changed = [word for word, name in enumerate(valid) if ids[word] >= 0 and labels.names[ids[word]] != name]
     if changed:
         row = int(np.searchsorted(np.cumsum(lengths), changed[0], side="right"))
-        say(
-            f"{len(changed)} labels cannot follow those before them and are read as conlleval reads them; "
-            f"the first, {labels.names[ids[changed[0]]]!r} at {rows.where(row)}, as {valid[changed[0]]!r}"
-        )
+        first = f"the first, {labels.names[ids[changed[0]]]!r} at {rows.where(row)}, as {valid[changed[0]]!r}"
+        if not entities.bioes and _is_iob1(entities, ids, lengths):
+            say(f"labels are IOB1, in which B only separates entities of one type, and are read as BIO; {first}")
+        else:
+            say(f"{len(changed)} labels cannot follow those before them and are read as conlleval reads them; {first}")
     return rows.with_labels(mapped(pa.chunked_array([column]), lambda _: pa.array(valid, pa.string())))

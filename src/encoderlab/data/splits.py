@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from encoderlab.data.examples import Split
+from encoderlab.data.examples import Split, text_of
 from encoderlab.data.survey import UNLABELLED, Hashes, hashed
 from encoderlab.errors import DataError, SettingError
 
 _FIFTHS = (0.2, 0.4, 0.6, 0.8)
+_ROWS_COMPARED = 1000  # to say what is wrong with texts
 
 
 def held_out_parts(
@@ -39,11 +40,47 @@ def held_out_parts(
         free = np.flatnonzero(part == 0)
         rows = free[_drawn(groups[free], labels[free], fraction * len(split) / len(free), generator)]
         if not len(rows):
-            few = f"{len(split)} rows in {int(groups.max(initial=-1)) + 1} groups of equal texts (or of dataset.group)"
-            problem = f"{few} are too few to take {name} rows from, because training keeps a text of every label"
-            raise DataError(problem, remedy=f"Add rows, check dataset.label, or set dataset.{name}=FILE")
+            raise _none_drawn(split, groups, labels, name, fraction, is_grouped=kept_together is not None)
         part[rows] = number
     return part
+
+
+def _none_drawn(
+    split: Split, groups: np.ndarray, labels: np.ndarray, name: str, fraction: float, *, is_grouped: bool
+) -> DataError:
+    """Return the error that says why no row was drawn for the split `name`; see `held_out_parts` for the arrays."""
+    n_rows = len(split)
+    n_groups = int(groups.max(initial=-1)) + 1
+    what = "sentences" if split.holds_words else "rows"
+    unit = what.removesuffix("s")
+    own_file = f"set dataset.train=FILE dataset.{name}=FILE instead of dataset.path"
+    if n_rows == 1:
+        ends = " (a blank line ends a sentence)" if split.holds_words else ""
+        problem = f"There is one {unit}{ends}, and none to hold out for {name}"
+        return DataError(problem, remedy=f"Add {what}, or {own_file}")
+
+    # One text for all: blank, or equal.
+    texts = {text_of(split[row]).strip() for row in range(min(n_rows, _ROWS_COMPARED))}
+    if texts == {""}:
+        remedy = "Choose the column of the texts with dataset.text=COLUMN"
+        return DataError(f"The texts of all {n_rows:,} {what} are blank", remedy=remedy)
+    if n_groups == 1 and len(texts) == 1:
+        shown = next(iter(texts))[:60]
+        remedy = "Choose another column with dataset.text=COLUMN; dataset.text and dataset.label may be swapped"
+        problem = f"All {n_rows:,} {what} have the same text, {shown!r}: none can be held out for {name}"
+        return DataError(problem, remedy=remedy)
+    if n_groups == 1 and is_grouped:
+        problem = f"dataset.group leaves the {n_rows:,} {what} in one group, and no other to hold out for {name}"
+        return DataError(problem, remedy=f"Choose another column with dataset.group=COLUMN, or {own_file}")
+
+    # Every label has one text, which training keeps; or the share is too small.
+    n_labels = len(np.unique(labels[labels >= 0]))
+    if n_labels > 1 and 2 * n_labels > n_groups:
+        problem = f"There are {n_labels:,} labels for {n_groups:,} different texts, and training keeps a text of each"
+        remedy = f"Check dataset.label: it may be a column of texts or ids. Otherwise add rows, or {own_file}"
+        return DataError(problem, remedy=remedy)
+    problem = f"{n_rows:,} {what} with {n_groups:,} different texts are too few to hold out {fraction:.0%} for {name}"
+    return DataError(problem, remedy=f"Add {what}, set dataset.{name}_fraction=0.5, or {own_file}")
 
 
 def groups_of(texts: np.ndarray, kept_together: Sequence[Any] | None) -> np.ndarray:

@@ -2,7 +2,8 @@
 such as B-person.
 
 B begins an entity, I continues it and O is outside. In BIOES, E ends an entity of several words and S is one of a
-single word. Entities are counted as conlleval does, the scorer of CoNLL's shared tasks (Tjong Kim Sang and De Meulder
+single word. Other letters mean the same: BILUO (spaCy) has L for E and U for S, BMES (Chinese words) M for I, and BMEWO
+also W for S. Entities are counted as conlleval does, the scorer of CoNLL's shared tasks (Tjong Kim Sang and De Meulder
 2003): an entity is right if its first word, its last and its type are. If labels are not a valid sequence, I or E
 without anything before it that it could continue begins an entity. E and S are read as in seqeval, which extends
 conlleval's rules to S.
@@ -11,7 +12,7 @@ conlleval's rules to S.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,42 +34,57 @@ from encoderlab.metrics.scores import (
 )
 
 OUTSIDE = "O"
-_TYPED = re.compile(r"([BIES])-(.+)", re.DOTALL)
+_TYPED = re.compile(r"([BIESLUMW])-(.+)", re.DOTALL)
+# Schemes by the letters that they may have, each with the letter of BIOES that it means.
+_SCHEMES = (
+    {"B": "B", "I": "I", "E": "E", "S": "S"},
+    {"B": "B", "I": "I", "L": "E", "U": "S"},
+    {"B": "B", "M": "I", "E": "E", "S": "S"},
+    {"B": "B", "M": "I", "E": "E", "W": "S"},
+)
 _UNTYPED = "_"  # the type of entities that have no name, as seqeval calls it
 
 
 @dataclass(frozen=True, slots=True)
 class EntityLabels:
-    """Labels that are BIO or BIOES, in the order of their ids: each one's prefix, and its type (None for O).
+    """Labels that mark entities, in the order of their ids: the prefix of BIOES that each means, and its type (None for
+    O).
 
-    `types` are the types of entities, sorted. `bioes` tells the two apart: whether any prefix is E or S.
+    `types` are the types of entities, sorted. `bioes` tells BIO from the others: whether any prefix is E or S.
+    `letters` are those of the labels' own scheme, by those of BIOES.
     """
 
     prefixes: tuple[str, ...]
     types_of: tuple[str | None, ...]
     types: tuple[str, ...]
     bioes: bool
+    letters: Mapping[str, str]
 
 
 def entity_labels(names: Sequence[str]) -> EntityLabels | None:
-    """Return the labels as entity labels; None if they are not BIO or BIOES.
+    """Return the labels as entity labels; None if they are not BIO, BIOES or the same with other letters.
 
-    They are if each is O or begins with a prefix, and any is B or I. Without types (B, I, O), there have to be both.
+    They are if each is O or begins with a prefix, and any is B or I. Without types (B, I, O), there have to be both, or
+    B and M.
     """
-    if set(names) <= set("OBIES"):
+    if set(names) <= set("OBIESLUMW"):
         pairs = [(name, None if name == OUTSIDE else _UNTYPED) for name in names]
-        is_scheme = {"B", "I"} <= set(names)
+        is_scheme = {"B", "I"} <= set(names) or {"B", "M"} <= set(names)
     else:
         matches = [_TYPED.fullmatch(name) for name in names]
         pairs = [(match[1], match[2]) if match else (name, None) for name, match in zip(names, matches, strict=True)]
         whole = all(match or name == OUTSIDE for name, match in zip(names, matches, strict=True))
         is_scheme = whole and any(prefix in "BI" for prefix, _ in pairs)
-    if not is_scheme:
+    used = {prefix for prefix, _ in pairs} - {OUTSIDE}
+    scheme = next((letters for letters in _SCHEMES if used <= letters.keys()), None)
+    if not is_scheme or scheme is None:
         return None
-    prefixes = tuple(prefix for prefix, _ in pairs)
+    meant = scheme | {OUTSIDE: OUTSIDE}
+    prefixes = tuple(meant[prefix] for prefix, _ in pairs)
     types_of = tuple(kind for _, kind in pairs)
     types = tuple(sorted({kind for kind in types_of if kind is not None}))
-    return EntityLabels(prefixes, types_of, types, bool({"E", "S"} & set(prefixes)))
+    letters = {meaning: letter for letter, meaning in scheme.items()}
+    return EntityLabels(prefixes, types_of, types, bool({"E", "S"} & set(prefixes)), letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +193,7 @@ def repaired(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> list
         prefixes = np.where(spans.begins, "B", "I")
     suffixes = ["" if kind == _UNTYPED else f"-{kind}" for kind in labels.types]
     return [
-        OUTSIDE if kind < 0 else prefix + suffixes[kind]
+        OUTSIDE if kind < 0 else labels.letters[prefix] + suffixes[kind]
         for prefix, kind in zip(prefixes.tolist(), spans.kind.tolist(), strict=True)
     ]
 

@@ -10,7 +10,7 @@ from encoderlab.settings import check_settings, setting
 
 # The kind of target of a whole sequence: the id of one class, a 0 or 1 for each label, or a number. Their tensors are
 # int64 [batch], float32 [batch, labels] and float32 [batch].
-TargetKind = Literal["label", "label_set", "number"]
+TargetKind = Literal["label", "label_set", "number", "words"]  # words: a label for each word
 WindowPooling = Literal["mean", "max"]  # how the logits of a text's windows are combined
 LARGEST_TABLE = 2**27  # numbers in the tables of positions, which are computed when a model is built: 512 MB
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
@@ -29,6 +30,7 @@ from encoderlab.tasks.task import Task, TaskConfig
 from encoderlab.tasks.vectors import DocumentTask
 from encoderlab.training.batches import EVALUATION_SEED
 
+_DOCUMENTS_COUNTED = 1000  # to say why none can be learned from
 _LOOKED_AT = 1_000_000  # tokens, to find out whether a tokenizer knows any word
 
 
@@ -175,28 +177,57 @@ class DocumentTokens:
             rows = SentenceRows(self.stores[name], task, self.pack)
         else:
             rows = StreamedRows(stream, self.data.sentence_reader.prepare(self.tokenizer), task, self.pack, self.seed)
-        _check_document_rows(rows.sample, name)
+        _check_document_rows(rows.sample, name, self.data)
         return rows
 
 
 Tokens = TextTokens | DocumentTokens
 
 
-def _check_document_rows(rows: SentenceRows, name: str) -> None:
+def _check_document_rows(rows: SentenceRows, name: str, data: Documents) -> None:
     """Raise DataError if nothing can be learned from the documents of a split."""
     config = rows.task.config
     settings = f"task.min_characters={config.min_characters} task.min_sentences={config.min_sentences}"
     if not len(rows):
-        problem = f"The {name} documents have no paragraph that is long enough for {settings}"
-        remedy = "Use smaller values, longer documents, or task.second_sentence=none task.min_sentences=1"
-        raise DataError(problem, remedy=remedy)
+        raise _no_passage(name, data, config, paired=rows.paired)
     if rows.paired and rows.passages.document[0] == rows.passages.document[-1]:
-        problem = f"Only one of the {name} documents is long enough for {settings}, but negative pairs need another"
+        n_documents = data.by_name[name].total
+        which = "The only" if n_documents == 1 else f"Only one of the {n_documents or 'streamed'}"
+        problem = f"{which} document{'s' * (n_documents != 1)} of {name} is long enough for {settings}"
         remedy = "Use or hold out more documents (dataset.validation_fraction), or set task.second_sentence=none"
-        raise DataError(problem, allowed="two documents or more", remedy=remedy)
+        allowed = "two documents or more, because the second text of a negative pair is from another"
+        raise DataError(problem, allowed=allowed, remedy=remedy)
     if not rows.task.is_ordinary[np.asarray(rows.store["input_ids"].values[:_LOOKED_AT])].any():
         problem = f"The tokenizer knows no word of the {name} documents, so there is nothing to predict"
         raise DataError(problem, remedy="Set tokenizer=wordpiece, which is trained on them")
+
+
+def _no_passage(name: str, data: Documents, config: DocumentTaskConfig, *, paired: bool) -> DataError:
+    """Return the error that says why no documents of a split can be learned from, with their numbers."""
+    documents = [document for document in islice(data.by_name[name].documents(), _DOCUMENTS_COUNTED) if document]
+    splitter = data.sentence_reader.splitter
+    by_paragraph = [len(splitter.split(paragraph)) for document in documents for paragraph in document]
+    n_sentences = sum(by_paragraph)
+    longest = max((len(paragraph) for document in documents for paragraph in document), default=0)
+    if not documents:
+        problem = f"The documents of {name} are blank"
+        return DataError(problem, remedy="Choose the column of the texts with dataset.text=COLUMN, or another file")
+
+    # What is found, and what is needed.
+    counts = f"{len(documents):,} documents, {len(by_paragraph):,} paragraphs and {n_sentences:,} sentences"
+    problem = f"{name} has {counts}, and no paragraph is long enough"
+    if n_sentences == len(documents):
+        problem += ": a document, which ends at a blank line, is one sentence, and none follows it"
+    elif max(by_paragraph) == 1:
+        problem += ": each paragraph is one sentence, without punctuation that ends others"
+    else:
+        problem += f": the longest have {max(by_paragraph)} sentences or {longest} characters"
+    allowed = f"task.min_characters={config.min_characters} task.min_sentences={config.min_sentences} or more"
+    single = ["task.second_sentence=none"] if paired else []
+    single += ["task.min_sentences=1"]
+    if longest < 2 * config.min_characters:
+        single.append("task.min_characters=1")
+    return DataError(problem, allowed=allowed, remedy=f"Use longer documents, or set {' '.join(single)}")
 
 
 def pair_facts(rows: DocumentRows, data: Documents) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from encoderlab.errors import SettingError
-from encoderlab.model.config import HeadSizes
+from encoderlab.model.config import HeadSizes, TargetKind
 from encoderlab.settings import setting
 from encoderlab.tasks.classification import class_weights
 from encoderlab.tasks.task import NO_ABSTENTION, Abstention, LabelledTaskConfig, RowPrediction, Task, part_targets
@@ -53,6 +53,7 @@ class TaggingConfig(LabelledTaskConfig):
     """One label for each word of a sequence."""
 
     of_words: ClassVar[bool] = True
+    target: ClassVar[TargetKind] = "words"
 
     score: TaggingScore = setting(
         TaggingScore.auto,
