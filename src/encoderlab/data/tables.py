@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from encoderlab.data.annotation_tools import Record
 from encoderlab.data.annotations import fasttext_rows, tabulated
@@ -27,6 +28,7 @@ from encoderlab.data.columns import CARRIED, Columns, RawRows, listed
 from encoderlab.data.csv_files import separated_rows
 from encoderlab.data.examples import grouped, stored
 from encoderlab.data.formats import Dialect, Format, encoding_of, lines_of, text_lines
+from encoderlab.data.json_files import json_records, with_columns
 from encoderlab.data.workbooks import sheet_of, sheet_rows
 from encoderlab.errors import DataError
 from encoderlab.system.messages import progress_bar, say
@@ -72,6 +74,8 @@ def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, fol
 
     def batches() -> Iterator[pa.RecordBatch]:
         for numbers, values in read_batches(path, kind, columns, dialect):
+            if len(columns.parts) > 1:  # a part without a value is blank, as an empty cell of csv is
+                values |= {name: _without_nulls(values[name]) for name in columns.parts}
             arrays, kept = checked(values, columns, lambda row: place(numbers[row]))  # noqa: B023
             lines.extend(np.asarray(numbers)[kept].tolist())
             dropped.extend(np.asarray(numbers)[~kept].tolist())
@@ -97,6 +101,12 @@ def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, fol
         words = f"{len(dropped)} of {len(lines) + len(dropped)} rows {lacking} and were dropped"
         say(f"{path}: {words}: {where}")
     return RawRows(table, lambda row: place(lines[row]))
+
+
+def _without_nulls(texts: pa.Array) -> pa.Array:
+    """Return texts, blank where there is none."""
+    texts = texts.cast(pa.large_string()) if pa.types.is_null(texts.type) else texts
+    return pc.fill_null(texts, "") if texts.null_count else texts
 
 
 def place_namer(path: Path, kind: Format) -> Callable[[int], str]:
@@ -155,7 +165,8 @@ def _records(path: Path, kind: Format, columns: Columns, dialect: Dialect) -> It
         return _labelled_files(path, dialect.encoding, columns)
     encoding = encoding_of(path, dialect.encoding, columns.sibling("encoding"))
     if kind in (Format.jsonl, Format.json):
-        return tabulated(_json(path, kind, encoding), columns, path, place_namer(path, kind))
+        records = json_records(path, kind, encoding)
+        return with_columns(tabulated(records, columns, path, place_namer(path, kind)), columns)
     if kind is Format.fasttext:
         return fasttext_rows(path, encoding, columns)
     if kind is Format.txt:
@@ -214,25 +225,6 @@ def _mixed(value: Any, kind: pa.DataType, name: str, place: str) -> _MixedTypesE
     error = _MixedTypesError(f"{place} has {json.dumps(value, default=str)[:60]} in column {name!r}", allowed=allowed)
     error.column = name
     return error
-
-
-def _json(path: Path, kind: Format, encoding: str) -> Iterator[Record]:
-    """Yield the objects of a file's array, or the one in each line."""
-    lines = lines_of(path, encoding)
-    place = place_namer(path, kind)
-    is_array = kind is Format.json
-    for number, text in enumerate(["".join(lines)] if is_array else lines, start=1):
-        if text.isspace():
-            continue
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            problem = f"{path if is_array else place(number)} is not JSON: {error}"
-            raise DataError(problem, allowed="an array of objects, or one in each line") from error
-        for row, record in enumerate(value, start=1) if is_array else [(number, value)]:
-            if not isinstance(record, dict):
-                raise DataError(f"{place(row)} is not a JSON object", allowed="an object with a value for each column")
-            yield row, record
 
 
 def _texts(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
