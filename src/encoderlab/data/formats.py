@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import glob
 import io
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -158,13 +159,25 @@ def format_of(path: Path, kind: Format = Format.auto) -> Format:
             remedy = "Set dataset.format (csv, tsv, ...), or save the file in one of these formats"
             raise DataError(problem, allowed=f"{', '.join(_BY_SUFFIX)}, or a folder", remedy=remedy)
         kind = _BY_SUFFIX[name.suffix.lower()]
-    if kind not in (Format.json, Format.txt):
+    if kind not in (Format.json, Format.jsonl, Format.txt):
         return kind
     with _opened(path) as file:
         start = file.read(2**12).lstrip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n")
     if kind is Format.txt:
         return Format.fasttext if start.startswith(FASTTEXT_LABEL.encode()) else kind
-    return Format.json if start.startswith(b"[") else Format.jsonl  # an array, or an object in each line
+    return Format.jsonl if start.startswith(b"{") and _has_an_object_in_its_first_line(path) else Format.json
+
+
+def _has_an_object_in_its_first_line(path: Path) -> bool:
+    """Return whether a file of JSON has an object in its first line, and more below."""
+    with _opened(path) as file:
+        lines = (line for line in file if line.strip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"))
+        first = next(lines, b"").removeprefix(codecs.BOM_UTF8)
+        try:
+            return isinstance(json.loads(first), dict) and next(lines, None) is not None
+        except (ValueError, RecursionError):
+            second = next(lines, b"").lstrip()
+            return second.startswith(b"{") and first.rstrip().endswith(b"}")
 
 
 def _format_of_folder(path: Path) -> Format:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from encoderlab.data.annotation_tools import Record
 from encoderlab.data.annotations import fasttext_rows, tabulated
@@ -27,6 +28,7 @@ from encoderlab.data.conll_files import conll_sentences
 from encoderlab.data.csv_files import separated_rows
 from encoderlab.data.examples import grouped, stored
 from encoderlab.data.formats import Dialect, Format, encoding_of, lines_of, text_lines
+from encoderlab.data.json_files import json_records, with_columns
 from encoderlab.data.workbooks import sheet_of, sheet_rows
 from encoderlab.errors import DataError
 from encoderlab.system.messages import progress_bar, say
@@ -108,6 +110,10 @@ class _KeptRows:
                 numbers = np.asarray(numbers)[~is_blank].tolist()
                 values = {name: column.filter(pa.array(~is_blank)) for name, column in values.items()}
 
+            # A part of a joined text that has no value is blank, as an empty cell of csv is.
+            if len(self.columns.parts) > 1:
+                values |= {name: _without_nulls(values[name]) for name in self.columns.parts}
+
             # Texts and labels are checked; predict copies all columns, in their order.
             arrays, kept = checked(values, self.columns, lambda row: self.place(numbers[row]))  # noqa: B023
             self.lines.extend(np.asarray(numbers, np.int64)[kept].tolist())
@@ -133,6 +139,12 @@ class _KeptRows:
 
     def _in_file(self, number: int) -> str:
         return self.place(number).removeprefix(f"{self.path}, ")
+
+
+def _without_nulls(texts: pa.Array) -> pa.Array:
+    """Return texts, blank where there is none."""
+    texts = texts.cast(pa.large_string()) if pa.types.is_null(texts.type) else texts
+    return pc.fill_null(texts, "") if texts.null_count else texts
 
 
 def place_namer(path: Path, kind: Format) -> Callable[[int], str]:
@@ -186,12 +198,13 @@ def _n_characters(record: Record) -> int:
 def _records(path: Path, kind: Format, columns: Columns, dialect: Dialect) -> Iterator[Record]:
     """Return the rows of a file of any format but parquet and arrow."""
     if kind is Format.excel:
-        return sheet_rows(path, sheet_of(path, dialect.sheet, columns), columns)
+        return sheet_rows(path, sheet_of(path, dialect.sheet, columns), columns, dialect.header)
     if kind is Format.folder:
         return _labelled_files(path, dialect.encoding, columns)
     encoding = encoding_of(path, dialect.encoding, columns.sibling("encoding"))
     if kind in (Format.jsonl, Format.json):
-        return tabulated(_json(path, kind, encoding), columns, path, place_namer(path, kind))
+        records = json_records(path, kind, encoding)
+        return with_columns(tabulated(records, columns, path, place_namer(path, kind)), columns)
     if kind is Format.fasttext:
         return fasttext_rows(path, encoding, columns)
     if kind is Format.txt:
@@ -250,25 +263,6 @@ def _mixed(value: Any, kind: pa.DataType, name: str, place: str) -> _MixedTypesE
     error = _MixedTypesError(f"{place} has {json.dumps(value, default=str)[:60]} in column {name!r}", allowed=allowed)
     error.column = name
     return error
-
-
-def _json(path: Path, kind: Format, encoding: str) -> Iterator[Record]:
-    """Yield the objects of a file's array, or the one in each line."""
-    lines = lines_of(path, encoding)
-    place = place_namer(path, kind)
-    is_array = kind is Format.json
-    for number, text in enumerate(["".join(lines)] if is_array else lines, start=1):
-        if text.isspace():
-            continue
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            problem = f"{path if is_array else place(number)} is not JSON: {error}"
-            raise DataError(problem, allowed="an array of objects, or one in each line") from error
-        for row, record in enumerate(value, start=1) if is_array else [(number, value)]:
-            if not isinstance(record, dict):
-                raise DataError(f"{place(row)} is not a JSON object", allowed="an object with a value for each column")
-            yield row, record
 
 
 def _texts(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:

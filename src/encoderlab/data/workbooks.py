@@ -6,15 +6,17 @@ A cell is a text, a number or a date. The value of merged cells counts for each 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.data.columns import Columns, MissingColumnError, listed
+from encoderlab.data.headers import AUTO, ROWS_LOOKED_AT, Header, header_of
 from encoderlab.data.xlsx_parts import MOST_ROWS, WIDEST_GAP, Place, cells_without_value, checked
 from encoderlab.errors import DataError, UserError, closest, one_line
 from encoderlab.system.messages import say_once
@@ -61,7 +63,7 @@ def sheet_of(path: Path, sheet: str | None, columns: Columns) -> str:
         if sheet is not None or len(sheets) == 1:
             return sheet or sheets[0]
         visible = [one.name for one in book.sheets_metadata if _holds_cells(one) and _is_visible(one)]
-        headers = {name: _header(_grid(book.get_sheet_by_name(name))) for name in visible}
+        headers = {name: _names(book, name, columns) for name in visible}
     needed = {*columns.by_setting().values()}
     named = f" with the columns {listed(sorted(needed))}" if needed else ""
     with_columns = [title for title, header in headers.items() if needed <= {*header}]
@@ -128,24 +130,32 @@ def _checked_rows(
         yield number, cells
 
 
-def sheet_rows(path: Path, name: str, columns: Columns) -> Iterator[tuple[int, dict[str, Any]]]:
+def sheet_rows(path: Path, name: str, columns: Columns, choice: str = AUTO) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the rows of a sheet that are not blank, with their numbers: cells by column, those that are used as texts.
 
-    Raises DataError for what no spreadsheet program writes, and for a used cell without a value.
+    `choice` says which row has the names of the columns: see headers.py. Raises DataError for what no spreadsheet program writes, and for a used cell without a value.
     """
+    # The first rows show which of them name the columns.
     sheet = sheet_grid(path, name)
-    header = _header(sheet.rows)
-    columns.to_read([name for name in header if name], f"{path}, sheet {name!r}")
+    first = list(islice(sheet.rows, ROWS_LOOKED_AT))
+    header = _header(first, columns, choice)
+    if header.note:
+        say_once(f"{path}, sheet {name!r}: {header.note}")
+    names = header.names
+    columns.to_read([name for name in names if name], f"{path}, sheet {name!r}")
     used = {*columns.by_setting().values()}
     as_text = {*columns.as_text, *used}
-    places = [(index, name, name in as_text) for index, name in enumerate(header) if name]
-    _say_merged(path, sheet, [header.index(name) for name in header if name in used], header)
-    for number, row in sheet.rows:
-        if not any(cell != "" for cell in row[: len(header)]):
+    places = [(index, name, name in as_text) for index, name in enumerate(names) if name]
+    _say_merged(path, sheet, [names.index(name) for name in names if name in used], names)
+
+    # The rows below, and above those that name no columns.
+    left_out = {*header.left_out, header.row}
+    for number, row in chain(first, sheet.rows):
+        if number in left_out or not any(cell != "" for cell in row[: len(names)]):
             continue
         cells = {}
         for index, column, is_text in places:
-            value = row[index]
+            value = row[index] if index < len(row) else ""
             if type(value) is NoValue:
                 value = _without_value(f"{path}, row {number}", column, value, is_used=column in used)
             cells[column] = text_of_cell(value) if is_text else _carried(value)
@@ -224,18 +234,24 @@ def _grid(sheet: CalamineSheet) -> Iterator[Row]:
     return enumerate(sheet.iter_rows() if sheet.start is not None else (), start=1)
 
 
-def _header(rows: Iterator[Row]) -> list[str]:
-    """Return the names in the first row that is not blank, "" for a column without one, up to stray cells far away."""
-    first = next((cells for _, cells in rows if any(cell != "" for cell in cells)), [])
+def _header(rows: Sequence[Row], columns: Columns, choice: str = AUTO) -> Header:
+    """Return the header of a sheet, given its first rows: "" for a column without a name, up to stray cells far away."""
+    grid = [(number, [text_of_cell(cell) for cell in cells]) for number, cells in rows]
+    header = header_of(grid, choice, {*columns.by_setting().values()})
     width = 0
     n_named = 0
-    for place, value in enumerate(first, start=1):
-        if value == "":
+    for place, name in enumerate(header.names, start=1):
+        if not name:
             continue
         n_named += 1
         if place <= n_named + WIDEST_GAP:
             width = place
-    return [text_of_cell(value) for value in first[:width]]
+    return replace(header, names=header.names[:width])
+
+
+def _names(book: CalamineWorkbook, sheet: str, columns: Columns) -> list[str]:
+    """Return the names of the columns of a sheet."""
+    return _header(list(islice(_grid(book.get_sheet_by_name(sheet)), ROWS_LOOKED_AT)), columns).names
 
 
 def _carried(value: Any) -> Any:

@@ -1,0 +1,231 @@
+"""Tables in JSON: an object in each line, or one document in a shape that pandas, datasets or a web service writes.
+
+The shapes of pandas are those of `DataFrame.to_json` (orient: columns, index, records, split, table).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from encoderlab.data.annotation_tools import Record
+from encoderlab.data.columns import Columns, listed
+from encoderlab.data.formats import Format, lines_of
+from encoderlab.errors import DataError
+from encoderlab.system.messages import say_once
+
+_RECORDS = "Write it as an array of objects, in pandas by df.to_json(path, orient='records')"
+_NAMES = ("name", "label", "value")  # of what an object that stands for a label is called, tried in this order
+_BLANKS = re.compile(r"\s*")
+_LOOKED_AT = 100  # rows, whose names are the columns
+
+
+def json_records(path: Path, kind: Format, encoding: str) -> Iterator[Record]:
+    """Yield the objects of a document, or the one in each line. Raises DataError for what is no table."""
+    lines = lines_of(path, encoding)
+    if kind is Format.jsonl:
+        yield from _objects_in_lines(path, lines)
+        return
+    rows = _rows_of(path, _document(path, "".join(lines)))
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, dict):
+            raise DataError(
+                f"{path}, row {number} is not a JSON object", allowed="an object with a value for each column"
+            )
+        yield number, row
+
+
+def _objects_in_lines(path: Path, lines: Iterable[str]) -> Iterator[Record]:
+    for number, text in enumerate(lines, start=1):
+        if text.isspace():
+            continue
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise _not_json(path, text, error, line=number) from error
+        if not isinstance(value, dict):
+            problem = f"{path}, line {number} is not a JSON object"
+            raise DataError(problem, allowed="an object with a value for each column")
+        yield number, value
+
+
+def _document(path: Path, text: str) -> Any:
+    """Return what a document holds; of objects one after another, the list of them."""
+    decoder = json.JSONDecoder()
+    values = []
+    at = _after_blanks(text, 0)
+    try:
+        while at < len(text):
+            value, at = decoder.raw_decode(text, at)
+            values.append(value)
+            at = _after_blanks(text, at)
+    except (ValueError, RecursionError) as error:
+        raise _not_json(path, text, error) from error
+    return values[0] if len(values) == 1 else values
+
+
+def _after_blanks(text: str, at: int) -> int:
+    """Return where the next character is that is not blank."""
+    match = _BLANKS.match(text, at)
+    return match.end() if match else at
+
+
+def _not_json(path: Path, text: str, error: Exception, line: int = 0) -> DataError:
+    """Return the error for a text that is not JSON: it names the usual slips of people who wrote it by hand."""
+    at = error.pos if isinstance(error, json.JSONDecodeError) else 0
+    number = line or text.count("\n", 0, at) + 1
+    place = f"{path}, line {number}"
+    before = text[:at].rstrip()
+    after = text[at:].lstrip()
+    follows = after.lstrip(", \t\r\n")[:1] if after.startswith(",") else after[:1]  # Python 3.13 points at the comma
+    if follows in ("]", "}", "") and (before.endswith(",") or after.startswith(",")):
+        return DataError(
+            f"{place} has a comma that nothing follows", remedy="Remove the comma before the closing bracket"
+        )
+    if after.startswith("'"):
+        problem = f"{place} is written with single quotes, as Python shows a value"
+        return DataError(problem, remedy="Write it with json.dumps, which uses double quotes")
+    if line == 0 and after == "":
+        return DataError(f"{path} ends in the middle of its JSON", remedy="Save it again, whole")
+    reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+    return DataError(f"{place} is not JSON: {reason}", allowed="an array of objects, or one in each line")
+
+
+def _rows_of(path: Path, document: Any) -> Iterable[Any]:
+    """Return the rows of a document, by its shape. Raises DataError if it has none that is known."""
+    if isinstance(document, list):
+        if document and isinstance(document[0], list):
+            raise DataError(f"{path} is an array of arrays, which has no names of columns", remedy=_RECORDS)
+        if document and not isinstance(document[0], dict):
+            raise DataError(f"{path} is an array of values, and not of rows", remedy=_RECORDS)
+        return document
+    if not isinstance(document, dict):
+        raise DataError(f"{path} is a single value", allowed="an array of objects, or one in each line")
+    if path.suffix.lower() in (".jsonl", ".ndjson"):
+        return [document]  # the only line of such a file is a row, which may have lists and objects
+    return _rows_of_table(path, document) or _rows_of_columns(path, document)
+
+
+def _rows_of_table(path: Path, document: dict[str, Any]) -> Iterable[Any]:
+    """Return the rows of a document that holds them as a list; nothing if it does not. DataError for several lists."""
+    names = document.get("columns")
+    rows = document.get("data")
+    if isinstance(names, list) and isinstance(rows, list):
+        are_lists = all(isinstance(row, list) and len(row) == len(names) for row in rows)
+        if are_lists:  # orient='split'
+            return [dict(zip(map(str, names), row, strict=True)) for row in rows]
+    tables = [name for name, value in document.items() if _is_table(value)]
+    others = [value for name, value in document.items() if name not in tables and isinstance(value, list) and value]
+    if len(tables) == 1 and not others:
+        if tables != ["data"] or "schema" not in document:  # orient='table'
+            say_once(f"{path}: its rows are read from {tables[0]!r}")
+        return document[tables[0]]
+    if len(tables) > 1 or (len(document) > 1 and all(map(_is_grid, document.values()))):
+        _refuse_several(path, [*document])
+    return []
+
+
+def _rows_of_columns(path: Path, document: dict[str, Any]) -> Iterable[Any]:
+    """Return the rows of a document that holds columns, as lists or as objects; otherwise it is itself a row."""
+    values = [*document.values()]
+    if values and all(isinstance(value, dict) for value in values):
+        return _rows_of_objects(document)
+    if not values or not all(isinstance(value, list) for value in values):
+        return [document]
+    if len({*map(len, values)}) > 1:
+        shapes = listed(f"{name} ({len(value):,})" for name, value in document.items())
+        raise DataError(f"{path} has columns of different lengths: {shapes}", remedy=_RECORDS)
+    return (dict(zip(document, row, strict=True)) for row in zip(*values, strict=True))  # datasets' to_dict
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
+
+
+def _is_grid(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], list)
+
+
+def _refuse_several(path: Path, names: list[str]) -> None:
+    problem = f"{path} holds several tables: {listed(names)}"
+    remedy = f"Save each as a file of its own, for instance by jq .{names[0]} {path} > {names[0]}.json"
+    raise DataError(problem, allowed="one table, as an array of objects", remedy=remedy)
+
+
+def _rows_of_objects(document: Mapping[str, Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Return the rows of objects within an object: {column: {row: value}}, or {row: {column: value}}."""
+    first = next(iter(document.values()))
+    are_numbers = [all(re.fullmatch(r"-?[0-9]+", name) for name in names) for names in (document, first)]
+    are_alike = all({*one} == {*first} for one in document.values())
+    if are_numbers[0] or (len(document) > len(first) and not are_numbers[1]):
+        return [*map(dict, document.values())]
+    if not are_alike:
+        return [dict(document)]
+    return ({name: column[row] for name, column in document.items()} for row in first)
+
+
+def with_columns(records: Iterator[Record], columns: Columns) -> Iterator[Record]:
+    """Yield records whose first one has all the columns of the first ones, with nested fields and labels by name.
+
+    A column such as data.text is the field `text` of the object `data`. An object that stands for a label is its name.
+    """
+    first = list(islice(records, _LOOKED_AT))
+    if not first:
+        return
+    used = [*columns.by_setting().values()]
+    shaped = _shaper(columns, used)
+    shown = [(number, shaped(record)) for number, record in first]
+    names = dict.fromkeys(name for _, record in shown for name in record)
+    number, record = shown[0]
+    yield number, {name: record.get(name) for name in names}
+    yield from shown[1:]
+    for number, record in records:
+        yield number, shaped(record)
+
+
+def _shaper(columns: Columns, used: list[str]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return what gives a record its nested columns, and its labels their names."""
+    nested = [name for name in used if "." in name]
+
+    def shaped(record: dict[str, Any]) -> dict[str, Any]:
+        if not used and any(isinstance(value, dict) for value in record.values()):  # to guess columns: all fields
+            return dict(_fields(record))
+        added = {}
+        for name in nested:
+            if name not in record and name.split(".")[0] in record:
+                added[name] = _field(record, name)
+        label = columns.label
+        if label is not None:
+            value = added.get(label, record.get(label))
+            if isinstance(value, dict | list):
+                added[label] = _names_of(value)
+        return {**record, **added} if added else record
+
+    return shaped
+
+
+def _fields(record: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the fields of an object and of those within it, by names such as data.text."""
+    for name, value in record.items():
+        if isinstance(value, dict) and value:
+            yield from _fields(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
+
+
+def _field(record: Any, name: str) -> Any:
+    """Return a field by a name such as data.text; None if an object on the way is missing."""
+    for part in name.split("."):
+        record = record.get(part) if isinstance(record, dict) else None
+    return record
+
+
+def _names_of(value: Any) -> Any:
+    """Return the name of an object, or of each in a list; anything else as it is."""
+    if isinstance(value, list):
+        return [_names_of(one) if isinstance(one, dict) else one for one in value]
+    return next((value[key] for key in _NAMES if isinstance(value.get(key), str)), value)
