@@ -12,11 +12,14 @@ from encoderlab.config.commands import EmbedConfig
 from encoderlab.data.examples import Example
 from encoderlab.data.formats import Format, format_of
 from encoderlab.data.remote import local_file
-from encoderlab.errors import SettingError
+from encoderlab.errors import DataError, SettingError
+from encoderlab.exchange.config_json import default_prompt, modules_left_out, sentence_pooling
+from encoderlab.model.config import Pooling
 from encoderlab.runs import inputs
 from encoderlab.runs.model import Model
-from encoderlab.runs.model_folder import open_model
+from encoderlab.runs.model_folder import model_folder, open_model
 from encoderlab.system.files import written_whole
+from encoderlab.system.messages import say
 
 
 def embed(config: EmbedConfig) -> None:
@@ -28,6 +31,7 @@ def embed(config: EmbedConfig) -> None:
         raise SettingError(problem, allowed="a new .npy file", remedy="Choose another name")
     inputs.check_sources(config)
     model = open_model(config)
+    _check_modules(config)
 
     # The vectors are written as they are computed, behind a header whose number of rows is corrected at the end.
     width = model.shape.d_model
@@ -49,6 +53,21 @@ def embed(config: EmbedConfig) -> None:
         _write_header(array, (n_rows, width))  # NumPy leaves room for the number of rows
     cut = f"; {n_cut:,} text{' was' if n_cut == 1 else 's were'} truncated to {model.task.limit}" if n_cut else ""
     print(f"{n_rows:,} vectors of {width} numbers: {output}{cut}", file=sys.stderr)
+
+
+def _check_modules(config: EmbedConfig) -> None:
+    """Say or refuse what would make the vectors others than those of sentence-transformers: prompts, further modules.
+
+    Raises DataError.
+    """
+    folder = model_folder(config.run)
+    left_out = modules_left_out(folder)
+    if left_out and config.pooling is None:
+        problem = f"{config.run} makes its vectors by {', '.join(left_out)} after the pooling, which is not read here"
+        remedy = f"Set pooling={(sentence_pooling(folder) or Pooling.mean).name} for the vectors before it"
+        raise DataError(problem, remedy=remedy)
+    if prompt := default_prompt(folder):
+        say(f"{config.run} puts {prompt!r} before each text by default. Here the texts are read as they are")
 
 
 def _write_header(array: BinaryIO, shape: tuple[int, int]) -> None:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from encoderlab.config.commands import PredictConfig, PredictionFormat, Probabilities
@@ -114,7 +115,10 @@ def _examples(config: PredictConfig, model: Model) -> tuple[Iterable[Example], i
 
 def _kept(config: PredictConfig, model: Model, total: int | None) -> AbstractContextManager[KeptAnswers | None]:
     """Open what keeps the predictions until the output is finished; nothing for few rows or standard output."""
-    if config.output is None or (total is not None and total <= FEW and not partial_of(config.output).exists()):
+    output = config.output
+    if output is None or (Path(output).exists() and not Path(output).is_file()):  # a device
+        return nullcontext()
+    if total is not None and total <= FEW and not partial_of(output).exists():
         return nullcontext()
     facts = {
         "model": fingerprint_of_model(model_folder(config.run)),
@@ -126,7 +130,7 @@ def _kept(config: PredictConfig, model: Model, total: int | None) -> AbstractCon
         "min_probability": config.min_probability,
         "unlike_training": config.unlike_training,
     }
-    return kept_beside(config.output, facts, anew=config.overwrite)
+    return kept_beside(output, facts, anew=config.overwrite)
 
 
 def _answered(

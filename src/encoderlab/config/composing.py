@@ -187,7 +187,7 @@ def _with_names(command: str, arguments: list[str]) -> list[str]:
         return [*named, f"runs=[{','.join(map(quote, bare))}]"] if bare else named
     meant: dict[str, str] = {}
     for path in bare:
-        is_file = is_url(path) or Path(path).is_file() or is_saved_dataset(Path(path))
+        is_file = is_url(path) or not Path(path).is_dir() or is_saved_dataset(Path(path))  # or a pipe
         if is_file and "input" in settings:
             name = "input"
         elif "run" in settings and not (is_file and "dataset" in settings) and command != "data":

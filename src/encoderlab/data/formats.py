@@ -14,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from encoderlab.data.pipes import readable_again
 from encoderlab.data.remote import is_url, local_files
 from encoderlab.errors import DataError, SettingError, closest, one_line
 from encoderlab.system.files import expanded
@@ -136,6 +137,7 @@ def paths_of(paths: str | list[str], setting: str, cache_dir: Path) -> list[Path
         matches = [Path(pattern)]
         if glob.has_magic(pattern) and not matches[0].exists():  # Path.glob refuses absolute patterns
             matches = sorted(map(Path, glob.glob(pattern, recursive=True)))  # noqa: PTH207
+        matches = [*map(readable_again, matches)]
         if not matches:
             remedy = f"Patterns start from {Path.cwd()}, unless they begin with /"
             raise DataError(f"{setting}={pattern} matches no file", remedy=remedy)

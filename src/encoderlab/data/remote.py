@@ -21,6 +21,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from filelock import FileLock
 
+from encoderlab.data.pipes import readable_again
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.system.files import atomic_write, atomic_write_text
 from encoderlab.system.messages import progress_bar, say
@@ -86,7 +87,7 @@ def local_files(name: str, cache_dir: Path) -> list[Path]:
 def local_file(name: str, cache_dir: Path) -> Path:
     """Return a path as it is, and a copy of the file at a URL. Raises DataError if there is none."""
     if not is_url(name):
-        return Path(name)
+        return readable_again(Path(name))
     parts = _parts(name)
     return Path(unquote(parts.path)) if parts.scheme == "file" else _copy_of(name, cache_dir)
 

@@ -319,7 +319,8 @@ def modernbert_fields(config: ModelConfig) -> dict[str, Any]:
 
 FOLDER = "1_Pooling"
 MODULES = "modules.json"
-NORMALIZE = ".Normalize"  # how the name of the class ends, whose module has moved between versions
+NORMALIZE = "Normalize"  # the class, whose module has moved between versions
+SENTENCE_CONFIG = "config_sentence_transformers.json"
 # Since version 6 there is one key with a name, before there was one key for each kind.
 KEY = "pooling_mode"
 PREFIX = "pooling_mode_"
@@ -350,14 +351,37 @@ def sentence_pooling(folder: Path) -> Pooling | None:
 
 def normalizes(folder: Path) -> bool:
     """Return whether the folder's vectors have length 1. Raises DataError if modules.json is damaged."""
+    return NORMALIZE in _modules(folder)
+
+
+def modules_left_out(folder: Path) -> list[str]:
+    """Return what follows the pooling in a folder and is not read, such as Dense. Raises DataError as `normalizes`."""
+    return [name for name in _modules(folder) if name not in ("Transformer", "Pooling", NORMALIZE)]
+
+
+def default_prompt(folder: Path) -> str:
+    """Return what sentence-transformers puts before each text unless it is told otherwise; "" if nothing."""
+    if not (folder / SENTENCE_CONFIG).is_file():
+        return ""
+    fields = read_config(folder, SENTENCE_CONFIG)
+    prompts = fields.get("prompts")
+    prompt = prompts.get(fields.get("default_prompt_name")) if isinstance(prompts, dict) else None
+    return prompt if isinstance(prompt, str) else ""
+
+
+def _modules(folder: Path) -> list[str]:
+    """Return the classes of a folder's modules, without their packages; none if it does not state them.
+
+    Raises DataError if modules.json is damaged.
+    """
     path = folder / MODULES
     if not path.is_file():
-        return False
+        return []
     try:
         if path.stat().st_size > LARGEST_JSON:
             raise ValueError("it is too large")
         modules = json.loads(path.read_text(encoding="utf-8"))
-        return any(str(module["type"]).endswith(NORMALIZE) for module in modules)
+        return [str(module["type"]).rpartition(".")[2] for module in modules]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise DataError(f"{path} is damaged", allowed="a list of modules with types") from None
 

@@ -15,13 +15,14 @@ from encoderlab.data.hub import http_error, hub_answers, quiet
 from encoderlab.data.tokenizer_config import AsPretrainedTokenizer
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError
-from encoderlab.exchange.config_json import sentence_pooling
+from encoderlab.exchange.config_json import SENTENCE_CONFIG, modules_left_out, sentence_pooling
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import encoder_shape, model_folder, read_model
 from encoderlab.shipped import shipped_folder, suggestion
 from encoderlab.system.files import expanded, sha256_of
+from encoderlab.system.messages import say_once
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.task import TaskConfig
 from encoderlab.training.distribution import is_sharded
@@ -43,7 +44,7 @@ DOWNLOADED = [
     "vocab.txt",
 ]
 DOWNLOADED += ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"]
-DOWNLOADED += ["modules.json"]  # of sentence-transformers
+DOWNLOADED += ["modules.json", SENTENCE_CONFIG]  # of sentence-transformers
 DOWNLOADED += ["vocab.json", "merges.txt", "sentencepiece.bpe.model"]  # of byte-level and Unigram vocabularies
 PROBE = "Déjà vu: the U.S. re-entered 12% of it, (so they say)"  # distinguishes case, accents and punctuation
 STARTS = "a shipped encoder, a run folder, a Hugging Face folder or a hub name (OWNER/NAME)"
@@ -100,6 +101,8 @@ def _read_encoder(folder: Path) -> Model:
     start = read_model(folder)
     if start.config.task.of_encoder_alone and sentence_pooling(folder) is not None:
         start.pooler = {}  # it is untrained
+        if left_out := modules_left_out(folder):
+            say_once(f"{folder}: what follows its pooling is left out: {', '.join(left_out)}")
     return start.with_shape(encoder_shape(start.config))
 
 

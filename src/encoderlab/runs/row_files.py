@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -34,9 +34,19 @@ ROWS_IN_A_GROUP = 4096  # of a Parquet file: this many are in memory at a time
 
 def check_output(config: OutputConfig) -> None:
     """Raise SettingError if the file to write is there already, and is not to be replaced."""
-    if config.output is not None and Path(config.output).exists() and not config.overwrite:
+    if config.output is not None and _is_in_the_way(Path(config.output)) and not config.overwrite:
         remedy = "Choose another name, or set overwrite=true"
         raise SettingError(f"output={config.output} already exists", remedy=remedy)
+
+
+def _is_in_the_way(path: Path) -> bool:
+    """Return whether there is a file that writing would replace; a device, such as /dev/stdout, takes what it gets."""
+    return path.exists() and (path.is_file() or path.is_dir())
+
+
+def _written(path: Path) -> AbstractContextManager[Path]:
+    """Return a context with the path to write to: a file appears whole, a device or a pipe is written as it is."""
+    return nullcontext(path) if path.exists() and not path.is_file() else atomic_write(path)
 
 
 def format_to_write(form: PredictionFormat | None, output: str | None) -> PredictionFormat:
@@ -153,7 +163,7 @@ def output_file(path: str | None) -> Iterator[TextIO]:
             yield sys.stdout
             sys.stdout.flush()
         else:
-            with atomic_write(Path(path)) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+            with _written(Path(path)) as target, target.open("w", encoding="utf-8", newline="") as file:
                 yield file
     except BrokenPipeError:
         raise
