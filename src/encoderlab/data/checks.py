@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from encoderlab.data.columns import NO, YES, Columns, Where, flat, is_list, mapped_array, plain
 from encoderlab.data.examples import JOINT, without_html
+from encoderlab.data.word_files import with_words
 from encoderlab.errors import DataError
 from encoderlab.system.messages import say
 
@@ -55,6 +56,7 @@ def checked(batch: dict[str, pa.Array], columns: Columns, where: Where) -> tuple
         arrays = _with_joined_texts(arrays, where)
     if columns.target == "label" and "label" in arrays and not is_list(arrays["text"]):
         arrays["label"] = _without_lists_of_one(arrays["label"])
+    arrays = with_words(arrays, columns, where)
     _refuse_shapes(arrays, columns, where)
     if columns.label_columns:
         named = {name: arrays.pop(setting) for setting, name in settings.items() if setting.startswith("label")}

@@ -22,6 +22,8 @@ from encoderlab.settings import setting
 from encoderlab.system.messages import say, say_once
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from encoderlab.data.columns import Columns, RawRows
     from encoderlab.model.config import TargetKind
 
@@ -122,6 +124,9 @@ class FilesDataset(ColumnDataset, StreamSettings):
         from encoderlab.data.labels import labelled_rows
 
         files = self._files(cache_dir, labelled=True)
+        if target == "words" and self.format is Format.auto and self._has_word_per_line(files["train"]):
+            data = replace(self, format=Format.conll).read(cache_dir, target)
+            return replace(data, decided=data.decided | {"format": Format.conll})
 
         def read_with(decided: dict[str, str]) -> tuple[FilesDataset, dict[str, RawRows]]:
             dataset = replace(self, **decided)
@@ -143,6 +148,18 @@ class FilesDataset(ColumnDataset, StreamSettings):
         data = dataset.build_splits(rows, origin, target=target, decided=decided)
         data.unlabelled = left_out
         return data
+
+    def _has_word_per_line(self, paths: list[Path]) -> bool:
+        """Return whether files are CoNLL's by another name, such as .tsv, and say so. DataError for those of brat."""
+        from encoderlab.data.foreign_exports import refuse_brat
+        from encoderlab.data.word_files import has_word_per_line
+
+        for path in paths:
+            refuse_brat(path)
+            if not has_word_per_line(path, format_of(path, self.format), self.encoding):
+                return False
+        say(f"{paths[0]} has a word in each line and is read as CoNLL's columns (dataset.format=conll)")
+        return True
 
     def _leaves_unlabelled(self, target: TargetKind) -> bool:
         """Return whether training rows without a label are left out; of a set of labels, none may apply."""
@@ -178,7 +195,9 @@ class FilesDataset(ColumnDataset, StreamSettings):
         kind = format_of(path, self.format)
         if kind in (Format.txt, Format.conll, Format.folder):
             raise error
-        if kind is Format.excel and self.sheet is None:
+        if target == "words":
+            guesses = self._guessed_words(path, kind, error)
+        elif kind is Format.excel and self.sheet is None:
             guesses = self._guessed_sheet(path, target, error)
         else:
             where = str(path) if self.sheet is None else f"{path}, sheet {self.sheet!r}"
@@ -191,6 +210,19 @@ class FilesDataset(ColumnDataset, StreamSettings):
             named.append(f"{read} (dataset.{option})")
         say(f"{path}: {', '.join(named)}")
         return guesses
+
+    def _guessed_words(self, path: Path, kind: Format, error: DataError) -> dict[str, str]:
+        """Return the columns of words and of their labels that stand for the defaults of `text` and `label`."""
+        from encoderlab.data.word_files import guess_words
+
+        arrays = first_arrays(path, kind, self.dialect)
+        lacks_text = self.text not in arrays
+        lacks_label = self.label not in (None, *arrays)
+        if (lacks_text and self.text != "text") or (lacks_label and self.label != "label"):
+            raise error
+        text = None if lacks_text else str(self.text)
+        label = None if lacks_label else str(self.label)
+        return guess_words(arrays, str(path), text=text, label=label)
 
     def _guessed_sheet(self, path: Path, target: TargetKind, error: DataError) -> dict[str, str]:
         """Return the only sheet in which columns can be guessed (unless the workbook has one sheet), and these."""
@@ -382,14 +414,20 @@ def first_cells(path: Path, kind: Format, dialect: Dialect, setting: str = "data
 
     `setting` is how messages name a column's setting, with {} for text or label.
     """
+    cells = {}
+    for name, array in first_arrays(path, kind, dialect, setting).items():
+        cells[name] = ["" if value is None else _as_cell(value) for value in array.to_pylist()]
+    return cells
+
+
+def first_arrays(path: Path, kind: Format, dialect: Dialect, setting: str = "dataset.{}") -> dict[str, pa.Array]:
+    """Return the first cells of each column of a file; see `first_cells`."""
     from encoderlab.data.columns import Columns
     from encoderlab.data.tables import read_batches
 
-    _, arrays = next(read_batches(path, kind, Columns((), setting=setting, others=True), dialect), (0, {}))
-    cells = {}
-    for name, array in arrays.items():
-        cells[name] = ["" if value is None else _as_cell(value) for value in array.to_pylist()]
-    return cells
+    columns = Columns((), setting=setting, others=True)
+    _, arrays = next(read_batches(path, kind, columns, dialect), (0, {}))
+    return arrays
 
 
 def _as_cell(value: Any) -> str:

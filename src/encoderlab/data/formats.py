@@ -14,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from encoderlab.data.foreign_exports import refuse_other_exports
 from encoderlab.data.pipes import readable_again
 from encoderlab.data.remote import is_url, local_files
 from encoderlab.errors import DataError, SettingError, closest, one_line
@@ -152,6 +153,8 @@ def format_of(path: Path, kind: Format = Format.auto) -> Format:
         near = closest(path.name, [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else [])
         remedy = f"Did you mean {path.with_name(near)}?" if near else f"Relative paths start from {Path.cwd()}"
         raise DataError(f"{path} does not exist", remedy=remedy)
+    if kind in (Format.auto, Format.tsv, Format.conll):
+        refuse_other_exports(path)
     if path.is_dir():
         return _format_of_folder(path)
     name = path.with_suffix("") if path.suffix in COMPRESSED else path

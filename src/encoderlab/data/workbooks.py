@@ -133,7 +133,8 @@ def _checked_rows(
 def sheet_rows(path: Path, name: str, columns: Columns, choice: str = AUTO) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the rows of a sheet that are not blank, with their numbers: cells by column, those that are used as texts.
 
-    `choice` says which row has the names of the columns: see headers.py. Raises DataError for what no spreadsheet program writes, and for a used cell without a value.
+    `choice` says which row has the names of the columns: see headers.py. Raises DataError for what no spreadsheet
+    program writes, and for a used cell without a value.
     """
     # The first rows show which of them name the columns.
     sheet = sheet_grid(path, name)
@@ -235,7 +236,7 @@ def _grid(sheet: CalamineSheet) -> Iterator[Row]:
 
 
 def _header(rows: Sequence[Row], columns: Columns, choice: str = AUTO) -> Header:
-    """Return the header of a sheet, given its first rows: "" for a column without a name, up to stray cells far away."""
+    """Return the header of a sheet by its first rows: "" for a column without a name, up to stray cells far away."""
     grid = [(number, [text_of_cell(cell) for cell in cells]) for number, cells in rows]
     header = header_of(grid, choice, {*columns.by_setting().values()})
     width = 0
