@@ -13,6 +13,9 @@ from encoderlab.config.commands import DataConfig, InputConfig, OpenRunConfig, T
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Example, Split, WordsExample, in_lists, text_of
 from encoderlab.data.files import FilesDataset
+from encoderlab.data.formats import Format, format_of
+from encoderlab.data.guesses import first_cells
+from encoderlab.data.reading import Reading
 from encoderlab.data.remote import is_url
 from encoderlab.data.survey import Oddity, odd_rows
 from encoderlab.data.token_store import lengths_of, tokenize_examples
@@ -30,6 +33,7 @@ from encoderlab.tasks.task import Task
 
 COUNTED_ROWS = 100_000  # per split, spread evenly, to count tokens of: more would not change the numbers shown
 COUNTED_WORDS = 200_000
+ROWS_SHOWN = 3  # of a file, as they stand in it
 ODD_SHOWN = 3  # of each kind
 MOST_CHARACTERS = 300  # of each text shown
 MOST_PIECES = 60
@@ -160,7 +164,24 @@ def _facts(config: DataConfig) -> dict[str, Any]:
             "examples": [_example(split, row, task) for row in _spread(len(split), config.examples)],
         }
     shared = {"task": settled.name, "origin": rows.origin, "labels": rows.labels, "max_length": shape.reach}
-    return {**shared, "pieces": _pieces(tokenizer, rows), "splits": splits}
+    read = rows.origin.get("reading", {})
+    reading = Reading(**read) if "file" in read else None
+    how = {"reading": reading.lines() if reading else [], "first_rows": _first_rows(config, rows, reading)}
+    return {**shared, **how, "pieces": _pieces(tokenizer, rows), "splits": splits}
+
+
+def _first_rows(config: DataConfig, rows: Data, reading: Reading | None) -> dict[str, list[str]]:
+    """Return the first cells of each column of one's own file, those that are read first; none of another dataset."""
+    if reading is None or not isinstance(config.dataset, FilesDataset):
+        return {}
+    dataset = replace(config.dataset, **rows.decided)
+    path = Path(reading.file)
+    kind = format_of(path, dataset.format)
+    if kind in (Format.txt, Format.folder, Format.conll):
+        return {}
+    cells = first_cells(path, kind, dataset.dialect)
+    used = [name for name in (*reading.texts, reading.text_pair, reading.label) if name in cells]
+    return {name: [_shortened(cell) for cell in cells[name][:ROWS_SHOWN]] for name in dict.fromkeys([*used, *cells])}
 
 
 def _pieces(tokenizer: Tokenizer, data: Data) -> dict[str, Any] | None:

@@ -291,8 +291,8 @@ class ColumnDataset(DatasetConfig):
 
     def _with_labels(
         self, rows: dict[str, RawRows], target: TargetKind, *, has_class_names: bool
-    ) -> dict[str, RawRows]:
-        """Return the rows with the labels that their cells hold, each in one spelling.
+    ) -> tuple[dict[str, RawRows], dict[str, Any]]:
+        """Return the rows with the labels that their cells hold, each in one spelling, and what was decided of them.
 
         Raises DataError if a cell holds something else.
         """
@@ -300,17 +300,19 @@ class ColumnDataset(DatasetConfig):
 
         assert self.label is not None
         stated = [*self.label_names] if self.label_names else []  # names, or the values that a mapping names
+        decided: dict[str, Any] = {}
         if target == "label_set" and self.label_columns is None:
-            rows, _ = label_columns.with_label_sets(rows, self.label_separator, stated, self.label)
+            rows, format = label_columns.with_label_sets(rows, self.label_separator, stated, self.label)
+            decided["labels"] = "a list of labels" if format is None else format.described()
         if target == "label":
             rows = label_columns.with_single_labels(rows, self.label)
         if self.label_columns is None and not has_class_names:
-            rows, _ = label_columns.with_one_spelling(rows, stated, self.label)
+            rows, decided["spellings"] = label_columns.with_one_spelling(rows, stated, self.label)
         if target == "label" and not has_class_names:
             label_columns.refuse_splits_without_labels(rows)
         if target == "label" and not stated and not has_class_names:
             labels.refuse_other_targets(rows["train"], self.label)
-        return rows
+        return rows, decided
 
     def build_splits(
         self,
@@ -332,7 +334,8 @@ class ColumnDataset(DatasetConfig):
         if self.label is not None and target == "number":
             rows = labels.with_numbers(rows, self.label)
         if self.label is not None and target != "number":
-            rows = self._with_labels(rows, target, has_class_names=class_names is not None)
+            rows, read = self._with_labels(rows, target, has_class_names=class_names is not None)
+            origin = origin | {"reading": read} if read else origin
             known = labels.name_labels(rows["train"], self.label_names or self.label_columns, class_names)
             rows, known = labels.with_valid_entities(rows, known)
         by_name = {name: labels.as_split(part, known) for name, part in rows.items()}

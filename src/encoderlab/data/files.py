@@ -22,8 +22,6 @@ from encoderlab.settings import setting
 from encoderlab.system.messages import say, say_once
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from encoderlab.data.columns import Columns, RawRows
     from encoderlab.model.config import TargetKind
 
@@ -106,12 +104,16 @@ class FilesDataset(ColumnDataset, StreamSettings):
         if not self.path:
             return None
         strip_html = self.strip_html or (isinstance(trained, ColumnDataset) and trained.strip_html)
-        sheet = self.sheet
-        if sheet is None and isinstance(trained, FilesDataset):
-            sheet = trained.sheet
+        as_trained: dict[str, Any] = {}
+        if isinstance(trained, ColumnDataset):  # what labels mean is as in training, unless it is set
+            for name in ("no_answer", "label_separator"):
+                as_trained[name] = getattr(self, name) if getattr(self, name) is not None else getattr(trained, name)
+        if isinstance(trained, FilesDataset):
+            as_trained["sheet"] = self.sheet or trained.sheet
+            as_trained["quoting"] = self.dialect.completed_by(trained.dialect).quoting
         return replace(
             self,
-            sheet=sheet,
+            **as_trained,
             strip_html=strip_html,
             validation_fraction=0.0,
             test_fraction=0.0,
@@ -121,6 +123,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Data:
         """Read the files; of them only copies of URLs outlast the process in `cache_dir`."""
         from encoderlab.data.columns import MissingColumnError
+        from encoderlab.data.guesses import guessed_columns
         from encoderlab.data.labels import labelled_rows
 
         files = self._files(cache_dir, labelled=True)
@@ -136,7 +139,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
             decided = self._decided_sheet(files, self.columns(target))
             dataset, rows = read_with(decided)
         except MissingColumnError as error:
-            decided = self._guessed_columns(files["train"][0], target, error)
+            decided = guessed_columns(self, files["train"][0], target, error)
             dataset, rows = read_with(decided)
         if self.text == "text" and self.text_pair is None:
             _name_texts_not_read(rows["train"], dataset.text, files["train"][0])
@@ -147,7 +150,20 @@ class FilesDataset(ColumnDataset, StreamSettings):
             origin |= {"rows_without_label": len(left_out)} if left_out else {}
         data = dataset.build_splits(rows, origin, target=target, decided=decided)
         data.unlabelled = left_out
+        data.origin["reading"] = dataset._reading(
+            files["train"][0], rows["train"], target, data.origin.get("reading", {})
+        )
         return data
+
+    def _reading(self, path: Path, rows: RawRows, target: TargetKind, labels: dict[str, Any]) -> dict[str, Any]:
+        """Return how the first training file is read, given what its `labels` decided."""
+        from encoderlab.data.columns import CARRIED
+        from encoderlab.data.reading import reading_of
+
+        carried = [name.removeprefix(CARRIED) for name in rows.table.column_names if name.startswith(CARRIED)]
+        decided = labels | {"no_answer": self.no_answer or []}
+        kind = format_of(path, self.format)
+        return reading_of(path, kind, self.columns(target), self.dialect, carried, decided).as_json()
 
     def _has_word_per_line(self, paths: list[Path]) -> bool:
         """Return whether files are CoNLL's by another name, such as .tsv, and say so. DataError for those of brat."""
@@ -185,101 +201,6 @@ class FilesDataset(ColumnDataset, StreamSettings):
         read = f"the sheet {titles[0]!r} is read (dataset.sheet), and not {quoted(dict.fromkeys(others))}"
         say(f"{files['train'][0]}: {read}")
         return {"sheet": titles[0]}
-
-    def _guessed_columns(self, path: Path, target: TargetKind, error: DataError) -> dict[str, str]:
-        """Return the columns of the file that stand for the defaults of `text` and `label` it lacks, and say so.
-
-        Of a workbook, also the only sheet that has such columns. Raises `error` if a column was named that is missing,
-        another DataError if there is a doubt.
-        """
-        kind = format_of(path, self.format)
-        if kind in (Format.txt, Format.conll, Format.folder):
-            raise error
-        if target == "words":
-            guesses = self._guessed_words(path, kind, error)
-        elif kind is Format.excel and self.sheet is None:
-            guesses = self._guessed_sheet(path, target, error)
-        else:
-            where = str(path) if self.sheet is None else f"{path}, sheet {self.sheet!r}"
-            guesses = self._guesses(first_cells(path, kind, self.dialect), target, where, error)
-        if not guesses:
-            raise error  # of another split's file
-        named = []
-        for option, name in guesses.items():
-            read = f"the sheet {name!r} is read" if option == "sheet" else f"{option}s are read from {name!r}"
-            named.append(f"{read} (dataset.{option})")
-        say(f"{path}: {', '.join(named)}")
-        return guesses
-
-    def _guessed_words(self, path: Path, kind: Format, error: DataError) -> dict[str, str]:
-        """Return the columns of words and of their labels that stand for the defaults of `text` and `label`."""
-        from encoderlab.data.word_files import guess_words
-
-        arrays = first_arrays(path, kind, self.dialect)
-        lacks_text = self.text not in arrays
-        lacks_label = self.label not in (None, *arrays)
-        if (lacks_text and self.text != "text") or (lacks_label and self.label != "label"):
-            raise error
-        text = None if lacks_text else str(self.text)
-        label = None if lacks_label else str(self.label)
-        return guess_words(arrays, str(path), text=text, label=label)
-
-    def _guessed_sheet(self, path: Path, target: TargetKind, error: DataError) -> dict[str, str]:
-        """Return the only sheet in which columns can be guessed (unless the workbook has one sheet), and these."""
-        from encoderlab.data.columns import described
-        from encoderlab.data.workbooks import quoted, sheet_names
-
-        sheets = sheet_names(path)
-        by_sheet: dict[str, dict[str, str]] = {}
-        descriptions = []
-        for sheet in sheets:
-            cells = first_cells(path, Format.excel, replace(self.dialect, sheet=sheet))
-            where = f"{path}, sheet {sheet!r}"
-            try:
-                guesses = self._guesses(cells, target, where, error)
-            except DataError:
-                if len(sheets) == 1:
-                    raise
-            else:
-                labels = cells.get(guesses.get("label", ""), [])
-                is_a_key = len(labels) > 1 and len({*labels}) == len(labels)  # as in a table that explains codes
-                if not is_a_key or len(sheets) == 1:
-                    by_sheet[sheet] = guesses
-            descriptions.append(f"sheet {sheet!r}: {described(cells) or 'empty'}")
-        if len(sheets) == 1:
-            return by_sheet[sheets[0]]
-        if len(by_sheet) == 1:
-            sheet, guesses = next(iter(by_sheet.items()))
-            return {"sheet": sheet, **guesses}
-        if self.text != "text" and self.label != "label":
-            raise error
-        sheet = next(iter(by_sheet), sheets[0])
-        if by_sheet:
-            problem = f"{path} has texts and labels in several sheets"
-            raise DataError(problem, allowed=quoted(by_sheet), remedy=f"Set dataset.sheet={sheet!r}")
-        problem = f"{path} does not show which sheet and which columns to read"
-        remedy = f"Set dataset.sheet={sheet!r} dataset.text=COLUMN dataset.label=COLUMN"
-        raise DataError(problem, allowed="; ".join(descriptions), remedy=remedy)
-
-    def _guesses(self, cells: dict[str, list[str]], target: TargetKind, where: str, error: DataError) -> dict[str, str]:
-        """Return the columns, given their first cells, that stand for the defaults of `text` and `label`."""
-        from encoderlab.data.columns import guess_label, guess_text
-
-        columns = self.columns(target)
-        lacks_text = not {*columns.parts} <= {*cells}
-        lacks_label = columns.label not in (None, *cells)
-        if (lacks_text and self.text != "text") or (lacks_label and self.label != "label"):
-            raise error
-        guesses: dict[str, str] = {}
-        if lacks_text:
-            named = (self.text_pair, self.label)
-            texts = {name: values for name, values in cells.items() if name not in named}
-            guesses["text"] = guess_text(texts, where)
-        if lacks_label:
-            read = (*guesses.values(), *columns.texts())
-            labels = {name: values for name, values in cells.items() if name not in read}
-            guesses["label"] = guess_label(labels, target, where)
-        return guesses
 
     def _rows_of(self, files: dict[str, list[Path]], columns: Columns, cache_dir: Path) -> dict[str, RawRows]:
         """Return the rows of each split. Raises DataError if one has no label, but is to have one."""
@@ -409,41 +330,17 @@ def _files_of_saved(folder: Path, splits: Sequence[str]) -> dict[str, list[Path]
     return {name: [folder / name] for name in MAIN_SPLITS if name in splits}
 
 
-def first_cells(path: Path, kind: Format, dialect: Dialect, setting: str = "dataset.{}") -> dict[str, list[str]]:
-    """Return the first cells of each column of a file as texts, to guess by what the columns hold.
-
-    `setting` is how messages name a column's setting, with {} for text or label.
-    """
-    cells = {}
-    for name, array in first_arrays(path, kind, dialect, setting).items():
-        cells[name] = ["" if value is None else _as_cell(value) for value in array.to_pylist()]
-    return cells
-
-
-def first_arrays(path: Path, kind: Format, dialect: Dialect, setting: str = "dataset.{}") -> dict[str, pa.Array]:
-    """Return the first cells of each column of a file; see `first_cells`."""
-    from encoderlab.data.columns import Columns
-    from encoderlab.data.tables import read_batches
-
-    columns = Columns((), setting=setting, others=True)
-    _, arrays = next(read_batches(path, kind, columns, dialect), (0, {}))
-    return arrays
-
-
-def _as_cell(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _name_texts_not_read(rows: RawRows, text: str, path: Path) -> None:
     """Say on standard error which other columns hold texts, and how they are read."""
     from encoderlab.data.columns import CARRIED, texts_not_read
+    from encoderlab.data.guesses import as_cell
 
     head = rows.table.slice(0, _ROWS_LOOKED_AT)
     columns = {}
     for name in head.column_names:
         if name.startswith(CARRIED):
             cells = head[name].to_pylist()
-            columns[name.removeprefix(CARRIED)] = ["" if cell is None else _as_cell(cell) for cell in cells]
+            columns[name.removeprefix(CARRIED)] = ["" if cell is None else as_cell(cell) for cell in cells]
     others = texts_not_read(columns)
     if not others:
         return

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +263,13 @@ def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encodi
     if encoding != AUTO:
         return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
 
+    stat = path.stat()
+    return _encoding_by_lines(path, setting, stat.st_size, stat.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)  # a file is opened several times, and each time all of its lines would be decoded
+def _encoding_by_lines(path: Path, setting: str, size: int, modified: int) -> str:
+    """Return the encoding of a file by all of its lines: see `encoding_of`."""
     # The whole file is read: one line that is not UTF-8 decides, unless another line is.
     broken: tuple[int, bytes] | None = None  # the number of the first line that is not UTF-8, and where it is not
     has_utf_8 = False

@@ -31,6 +31,8 @@ SHOWN_TEXT = 120  # characters of a new text
 LEAST_SHARE = 0.01  # of texts in a language that is shown
 MOST_SHARES = 4
 LONGEST_VALUE = 300  # characters of a setting's value, or of a fact
+MOST_COLUMNS = 6  # of a file whose first rows are shown
+CELL_SHOWN = 24  # characters of such a cell
 COUNTED = ("documents", "paragraphs", "sentences", "tokens")
 QUANTILES = ("min", "median", "p90", "p95", "p99", "max")
 SURVEYED = {
@@ -264,10 +266,25 @@ def _survey_blocks(survey: Mapping[str, Mapping[str, Any]]) -> list[Block]:
 def show_rows(facts: Mapping[str, Any], file: TextIO) -> None:
     """Print what `encoderlab data` knows of labelled rows: statistics, lengths, tokens, odd rows and examples."""
     splits = facts["splits"]
-    blocks = [*_survey_blocks(splits), *_token_blocks(facts)]
+    blocks = [*_reading_blocks(facts), *_survey_blocks(splits), *_token_blocks(facts)]
     blocks += [Items(f"Odd rows of {name}", list(_odd(split["odd_rows"]))) for name, split in splits.items()]
     blocks += [Items(f"Rows of {name}", list(_examples(split["examples"]))) for name, split in splits.items()]
     show(blocks, file)
+
+
+def _reading_blocks(facts: Mapping[str, Any]) -> list[Block]:
+    """Return how one's own file is read, beside its first rows; nothing for another dataset."""
+    if not facts["reading"]:
+        return []
+    blocks: list[Block] = [Table(("how the file is read", ""), facts["reading"], n_texts=2)]
+    columns = facts["first_rows"]
+    if columns:
+        names = [*columns][:MOST_COLUMNS]
+        cells = [[wording.shown(wording.single_spaced(cell), CELL_SHOWN) for cell in columns[name]] for name in names]
+        rows = list(zip(*cells, strict=True))
+        shown = [wording.shown(wording.single_spaced(name), CELL_SHOWN) for name in names]
+        blocks.append(Table(shown, rows, n_texts=len(names)))
+    return blocks
 
 
 def _token_blocks(facts: Mapping[str, Any]) -> list[Block]:

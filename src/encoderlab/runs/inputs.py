@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 from encoderlab.config.commands import EmbedConfig, InputConfig, PredictConfig, RunConfig
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Example, TextExample, WordsExample, grouped, text_of
-from encoderlab.data.files import first_cells, read_unlabelled
+from encoderlab.data.files import read_unlabelled
 from encoderlab.data.formats import Dialect, Format, encoding_of, format_of, is_saved_dataset, text_lines
+from encoderlab.data.guesses import first_cells
 from encoderlab.data.remote import local_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.model import Model

@@ -13,8 +13,9 @@ import numpy as np
 
 from encoderlab.config.commands import PoolConfig
 from encoderlab.data.examples import Split, key_of
-from encoderlab.data.files import first_cells, read_unlabelled
+from encoderlab.data.files import read_unlabelled
 from encoderlab.data.formats import Format, format_of, paths_of
+from encoderlab.data.guesses import first_cells
 from encoderlab.data.remote import local_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.predictions import carried_names, cell
