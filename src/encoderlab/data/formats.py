@@ -45,6 +45,7 @@ class Format(Enum):
     fasttext = "fasttext"
     arrow = "arrow"
     conll = "conll"
+    references = "references"
     folder = "folder"
 
 
@@ -93,6 +94,7 @@ _BY_SUFFIX = {
     **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), Format.excel),
     ".txt": Format.txt,
     **dict.fromkeys((".arrow", ".feather", ".ipc"), Format.arrow),
+    **dict.fromkeys((".ris", ".nbib"), Format.references),
     **dict.fromkeys((".conll", ".conllu", ".iob", ".iob2", ".bio"), Format.conll),
 }
 
