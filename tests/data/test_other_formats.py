@@ -44,6 +44,8 @@ OTHERS = {
     "rows.xml": (b"<rows><row/></rows>", "XML"),
     "rows.yml": (b"- text: a\n", "YAML"),
     "rows.pkl": (b"\x80\x04\x95", "pickle"),
+    "rows.sav": (b"$FL2@(#) SPSS DATA FILE", r"SPSS.*names of the values.*pyreadstat\.read_sav"),
+    "rows.dta": (b"<stata_dta><header>", r"Stata.*export delimited"),
     "empty.csv": (b"", r"empty\.csv is empty"),
     "empty.parquet": (b"", r"empty\.parquet is empty"),
     "empty.jsonl": (b"\xef\xbb\xbf", r"empty\.jsonl is empty"),

@@ -42,7 +42,15 @@ _TEXT = (
     (rb"\s*(%.*\n\s*)*@[A-Za-z]+\s*\{", "a BibTeX file", "Export the references as csv"),
     (rb"WARC/", "a web archive (WARC)", _AS_TABLE),
 )
+_NAMES = "with the names of the values instead of their codes"
+_IN_PYTHON = "in Python pyreadstat.read_{}(FILE, apply_value_formats=True)[0].to_csv('rows.csv', index=False)"
 _BY_SUFFIX = {
+    ".sav": ("a file of SPSS", f"Save it as csv {_NAMES}: {_IN_PYTHON.format('sav')}"),
+    ".zsav": ("a file of SPSS", f"Save it as csv {_NAMES}: {_IN_PYTHON.format('sav')}"),
+    ".por": ("a file of SPSS", f"Save it as csv {_NAMES}: {_IN_PYTHON.format('por')}"),
+    ".dta": ("a file of Stata", f"Save it as csv {_NAMES}: export delimited, or {_IN_PYTHON.format('dta')}"),
+    ".sas7bdat": ("a file of SAS", f"Save it as csv: {_IN_PYTHON.format('sas7bdat')}"),
+    ".xpt": ("a file of SAS", f"Save it as csv: {_IN_PYTHON.format('xport')}"),
     ".yaml": ("YAML", "Save it as JSON: an array of objects"),
     ".yml": ("YAML", "Save it as JSON: an array of objects"),
     ".docx": ("a document of Word", _AS_TABLE),
@@ -88,10 +96,12 @@ def _what(path: Path, start: bytes, *, may_be_text: bool) -> tuple[str, str]:
     """Return what a file is, and the way out; two empty texts if it may be what its name says."""
     if start.startswith(b"PK\x03\x04"):
         return _what_in_zip(path)
+    if not may_be_text and path.suffix.lower() in _BY_SUFFIX:
+        return _BY_SUFFIX[path.suffix.lower()]
     for pattern, what, remedy in _BINARY + (() if may_be_text else _TEXT):
         if re.match(pattern, start):
             return what, remedy
-    return ("", "") if may_be_text else _BY_SUFFIX.get(path.suffix.lower(), ("", ""))
+    return "", ""
 
 
 def _what_in_zip(path: Path) -> tuple[str, str]:
