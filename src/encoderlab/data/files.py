@@ -43,7 +43,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
     test: Any = setting(None, "The test file, or several.")
     format: Format = setting(
         Format.auto,
-        "auto (by the name): .csv, .tsv, .jsonl, .json, .parquet, .xlsx, .arrow, .txt, .conll, .conllu, or a folder.",
+        "auto (by the name): .csv, .tsv, .jsonl, .json, .parquet, .xlsx, .ods, .arrow, .txt, .conll, .ris, a folder.",
     )
     quoting: Quoting = setting(
         Quoting.auto,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from encoderlab.data.foreign_exports import refuse_other_exports
+from encoderlab.data.other_formats import refuse_other
 from encoderlab.data.pipes import readable_again
 from encoderlab.data.remote import is_url, local_files
 from encoderlab.errors import DataError, SettingError, closest, one_line
@@ -24,7 +25,7 @@ from encoderlab.system.messages import say, say_once
 
 AUTO = "auto"
 FASTTEXT_LABEL = "__label__"  # before each label of a line
-COMPRESSED = (".gz", ".zst", ".bz2")
+COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 _GROWTH = 100  # times as large unpacked
 _MUCH = 100_000_000  # bytes: so much may be unpacked from a file of any size
 _WESTERN = "cp1252"
@@ -45,6 +46,7 @@ class Format(Enum):
     fasttext = "fasttext"
     arrow = "arrow"
     conll = "conll"
+    references = "references"
     folder = "folder"
 
 
@@ -93,6 +95,7 @@ _BY_SUFFIX = {
     **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), Format.excel),
     ".txt": Format.txt,
     **dict.fromkeys((".arrow", ".feather", ".ipc"), Format.arrow),
+    **dict.fromkeys((".ris", ".nbib"), Format.references),
     **dict.fromkeys((".conll", ".conllu", ".iob", ".iob2", ".bio"), Format.conll),
 }
 
@@ -158,13 +161,15 @@ def format_of(path: Path, kind: Format = Format.auto) -> Format:
         refuse_other_exports(path)
     if path.is_dir():
         return _format_of_folder(path)
-    name = path.with_suffix("") if path.suffix in COMPRESSED else path
+    name = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
     if kind in (Format.auto, Format.folder):
         if name.suffix.lower() not in _BY_SUFFIX:
+            refuse_other(path, is_known=False)
             problem = f"The format of {path} is unknown: its extension is {name.suffix or 'missing'}"
             remedy = "Set dataset.format (csv, tsv, ...), or save the file in one of these formats"
             raise DataError(problem, allowed=f"{', '.join(_BY_SUFFIX)}, or a folder", remedy=remedy)
         kind = _BY_SUFFIX[name.suffix.lower()]
+    refuse_other(path, is_workbook=kind is Format.excel, is_binary=kind in (Format.parquet, Format.arrow))
     if kind not in (Format.json, Format.jsonl, Format.txt):
         return kind
     with _opened(path) as file:
@@ -213,7 +218,7 @@ def _opened(path: Path) -> Iterator[io.BufferedReader]:
     import pyarrow as pa
 
     try:
-        unpacked: Any = pa.input_stream(str(path), compression="detect")
+        unpacked: Any = pa.input_stream(str(path), compression=COMPRESSED.get(path.suffix.lower()))
         with io.BufferedReader(unpacked, 2**17) as file:
             yield file
     except (OSError, pa.ArrowException) as error:
@@ -258,7 +263,7 @@ def encoding_of(path: Path, encoding: str = AUTO, setting: str = "dataset.encodi
     a warning that shows how the first such line reads. Raises DataError if some lines are UTF-8 and others are not, or
     if a compressed file unpacks to more than any text does.
     """
-    if path.suffix in COMPRESSED:
+    if path.suffix.lower() in COMPRESSED:
         _refuse_bomb(path)
     if encoding != AUTO:
         return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding

@@ -29,6 +29,7 @@ from encoderlab.data.csv_files import separated_rows
 from encoderlab.data.examples import grouped, stored
 from encoderlab.data.formats import Dialect, Format, encoding_of, lines_of, text_lines
 from encoderlab.data.json_files import json_records, with_columns
+from encoderlab.data.references import reference_rows
 from encoderlab.data.workbooks import sheet_of, sheet_rows
 from encoderlab.errors import DataError
 from encoderlab.system.messages import progress_bar, say
@@ -205,6 +206,8 @@ def _records(path: Path, kind: Format, columns: Columns, dialect: Dialect) -> It
     if kind in (Format.jsonl, Format.json):
         records = json_records(path, kind, encoding)
         return with_columns(tabulated(records, columns, path, place_namer(path, kind)), columns)
+    if kind is Format.references:
+        return reference_rows(path, encoding)
     if kind is Format.fasttext:
         return fasttext_rows(path, encoding, columns)
     if kind is Format.txt:
