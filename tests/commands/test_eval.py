@@ -80,3 +80,19 @@ def test_eval_refuses_its_own_dataset_once_that_has_changed(command, tmp_path):
     with pytest.raises(DataError, match="The dataset has changed since this model was trained"):
         command("eval", "run=run", "run_dir=changed")
     assert not (tmp_path / "changed").exists()
+
+
+def test_rows_that_were_trained_on_are_counted_and_left_out_of_a_second_score(command, tmp_path):
+    rows = [f"{('good', 'bad')[n % 2]} thing {n},{n % 2}\n" for n in range(80)]
+    (tmp_path / "rows.csv").write_text("text,label\n" + "".join(rows[:60]))
+    (tmp_path / "held.csv").write_text("text,label\ngood one,0\nbad one,1\n")
+    data = ("task=classification", "dataset=files", "dataset.train=rows.csv", "dataset.validation=held.csv")
+    command("train", *data, "model=tiny", "training.steps=2", "run_dir=run")
+    for name, some, n_seen in (("mixed", rows[50:], 10), ("new", rows[60:], 0)):
+        (tmp_path / f"{name}.csv").write_text("text,label\n" + "".join(some))
+        command("eval", "run=run", "dataset=files", f"dataset.path={name}.csv", f"run_dir={name}")
+        report = report_of(tmp_path / name)
+        assert report.get("trained_on", {"n": 0})["n"] == n_seen
+    mixed, new = report_of(tmp_path / "mixed"), report_of(tmp_path / "new")
+    assert mixed["trained_on"]["scores_without"]["accuracy"] == new["splits"]["all"]["accuracy"]
+    assert any("10 of 30 rows" in note for note in mixed["notes"])

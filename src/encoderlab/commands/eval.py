@@ -2,15 +2,20 @@
 
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import cast
+from typing import Any, cast
+
+import numpy as np
 
 from encoderlab.config.commands import EvalConfig
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
-from encoderlab.errors import DataError
+from encoderlab.data.examples import Split
+from encoderlab.data.survey import hashed
+from encoderlab.data.token_store import tokenize_examples
+from encoderlab.errors import DataError, UserError
 from encoderlab.metrics.pretraining import PretrainingScores
 from encoderlab.metrics.scores import PredictionScores, SplitScores
 from encoderlab.reports.training import build_report, show_report, write_encoder_report, write_report
@@ -22,7 +27,7 @@ from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import open_model
 from encoderlab.runs.records import record_start, run_facts, summary_of
 from encoderlab.runs.run import Run, check_free
-from encoderlab.system.messages import print_lines
+from encoderlab.system.messages import print_lines, say
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.training.batches import EVALUATION_SEED, Rows
@@ -47,13 +52,36 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> Run:
         data, split = _rows_to_score(config, model)
         tokens = TextTokens(data, model.tokenizer, [split], config.cache)
         rows = tokens.rows(model.task)[split]
+        known = _trained_on(config, model, data, split)
 
     # All processes score; the main one writes the report.
     with _new_run(config, model, data) as run:
+        others = _scores_of_others(model, data.split(split), known)
         scores, result = _score(model, config, rows)
         if processes.is_main:
-            _report(run, config, model, data, split, rows, cast("PredictionScores", scores), result)
+            seen = {"n": int(known.sum()), "scores_without": others} if known.any() else {}
+            _report(run, config, model, data, split, rows, cast("PredictionScores", scores), result, seen)
     return run
+
+
+def _trained_on(config: EvalConfig, model: Model, data: Data, split: str) -> np.ndarray:
+    """Return which rows of a split have the texts of training rows, as far as these can be read: bool [rows]."""
+    trained = data
+    if config.dataset is not None:
+        try:
+            trained = model.own_dataset.load(config.cache, model.config.task.target)
+        except UserError as error:
+            say(f"whether rows were trained on is not known: {error}")
+            return np.zeros(len(data.split(split)), bool)
+    return np.isin(hashed(data.split(split)).texts, hashed(trained.split("train")).texts)
+
+
+def _scores_of_others(model: Model, split: Split, known: np.ndarray) -> dict[str, float]:
+    """Return the scores on the rows that are not `known` from training; none if all or no rows are."""
+    if known.all() or not known.any():
+        return {}
+    others = split.take(np.flatnonzero(~known))
+    return model.evaluate(model.task.rows_of_split(tokenize_examples(list(others), model.tokenizer), others)).values
 
 
 def _report(
@@ -65,6 +93,7 @@ def _report(
     rows: ExampleRows,
     scores: PredictionScores,
     result: Result,
+    seen: Mapping[str, Any],
 ) -> None:
     """Write and show the report of an evaluation on labelled rows."""
     reading = model.task.reading_note(split, rows)
@@ -73,8 +102,18 @@ def _report(
     if data.labels != model.labels:
         matched = f"{model.labels} are matched with the dataset's {data.labels}, in this order"
         notes.append(f"The model's labels {matched}")
+    if seen:
+        without = seen["scores_without"].get(scores.main_score)
+        said = (
+            ""
+            if without is None
+            else f". Without them {scores.main_score} is {without:.3f} ({scores.n - seen['n']:,} rows)"
+        )
+        notes.append(f"{seen['n']:,} of {scores.n:,} rows of {split} have texts that the model was trained on{said}")
     summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, dataset=config.dataset)
     report = build_report({**summary, "data_notes": data_notes}, {split: scores}, {})
+    if seen:
+        report["trained_on"] = {"split": split, **seen}
     facts = run_facts(run)
     write_report(run.folder, report, facts, data.split(split), scores, partial(word_importance, model))
     files = run.files("page", "report", "predictions", "plots")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from io import IOBase
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,8 @@ def texts_of(X: Any) -> list[TextExample]:
     if hasattr(X, "__array__"):
         table = np.asarray(X, dtype=object)
         X = (table[:, 0] if table.ndim == 2 and table.shape[1] == 1 else table).tolist()
-    if isinstance(X, str) or not isinstance(X, Iterable):
+    # The letters of a text, the names of a dictionary, the lines of a file and the order of a set are no rows.
+    if isinstance(X, str | bytes | Mapping | Set | IOBase) or not isinstance(X, Iterable):
         raise InputError(f"X is not a list of texts: {one_line(repr(X))[:80]}", allowed=TEXTS)
     examples = []
     for row, value in enumerate(X):

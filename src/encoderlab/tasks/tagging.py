@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from encoderlab.data.survey import SplitSurvey
     from encoderlab.data.tokenizers import Tokenizer
     from encoderlab.metrics.entities import TaggingMetrics
-    from encoderlab.tasks.rows import Targets
+    from encoderlab.tasks.rows import ExampleRows, Targets
     from encoderlab.training.loss import LabelWeights
 
 UNREAD_WORD = "?"  # written for a word that did not fit into the model
@@ -105,6 +105,15 @@ class Tagging(Task):
 
     def targets(self, targets: Iterable[Any]) -> Targets:
         return part_targets(targets)
+
+    def reading_note(self, name: str, rows: ExampleRows) -> str:
+        """Return a sentence if words of the split `name` are not read, which no score counts; otherwise ""."""
+        read = super().reading_note(name, rows)
+        if not read or rows.targets is None or rows.targets.of_parts is None:
+            return read
+        n_words = int(rows.targets.of_parts.lengths().sum())
+        n_unread = n_words - int(rows.n_targets().sum())
+        return f"{read}: {n_unread:,} of {n_words:,} words were not read, and the scores leave them out"
 
     def label_weights(self, train: SplitSurvey) -> LabelWeights | None:
         return class_weights(self.config, self.labels, train)
