@@ -215,7 +215,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
         """Return the columns of words and of their labels that stand for the defaults of `text` and `label`."""
         from encoderlab.data.word_files import guess_words
 
-        arrays = first_arrays(path, kind, self.dialect)
+        arrays = first_arrays(path, kind, self.dialect, lists=True)
         lacks_text = self.text not in arrays
         lacks_label = self.label not in (None, *arrays)
         if (lacks_text and self.text != "text") or (lacks_label and self.label != "label"):
@@ -420,12 +420,23 @@ def first_cells(path: Path, kind: Format, dialect: Dialect, setting: str = "data
     return cells
 
 
-def first_arrays(path: Path, kind: Format, dialect: Dialect, setting: str = "dataset.{}") -> dict[str, pa.Array]:
-    """Return the first cells of each column of a file; see `first_cells`."""
+def first_arrays(
+    path: Path, kind: Format, dialect: Dialect, setting: str = "dataset.{}", *, lists: bool = False
+) -> dict[str, pa.Array]:
+    """Return the first cells of each column of a file, of a parquet file also `lists`; see `first_cells`."""
     from encoderlab.data.columns import Columns
     from encoderlab.data.tables import read_batches
 
-    columns = Columns((), setting=setting, others=True)
+    named = ()
+    if lists and kind is Format.parquet:
+        import pyarrow.parquet as pq
+        from pyarrow import types
+
+        schema = pq.read_schema(path)
+        named = tuple(
+            column.name for column in schema if types.is_list(column.type) or types.is_large_list(column.type)
+        )
+    columns = Columns(named, setting=setting, others=True)
     _, arrays = next(read_batches(path, kind, columns, dialect), (0, {}))
     return arrays
 
