@@ -4,6 +4,7 @@ import json
 
 import pandas as pd
 import pytest
+from datasets import ClassLabel, Dataset, Features, Sequence, Value
 
 from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError
@@ -57,6 +58,16 @@ def test_texts_with_one_label_each_are_no_tagged_words(tmp_path):
     (tmp_path / "a.csv").write_text("text,label\nthe soup was warm,a\nthe bill was late,b\n")
     with pytest.raises(DataError, match="task=classification"):
         read(tmp_path, "a.csv")
+
+
+@pytest.mark.parametrize("given", [{}, {"text": "tokens", "label": "ner_tags"}])
+def test_class_ids_of_words_have_the_names_that_datasets_wrote(given, tmp_path):
+    names = Sequence(ClassLabel(names=["O", "B-PER", "B-LOC"]))
+    features = Features({"tokens": Sequence(Value("string")), "ner_tags": names})
+    Dataset.from_list([{"tokens": words, "ner_tags": tags} for words, tags in ROWS], features).to_parquet(
+        tmp_path / "a.parquet"
+    )
+    assert read(tmp_path, "a.parquet", **given) == ROWS
 
 
 @pytest.mark.parametrize(

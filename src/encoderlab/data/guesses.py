@@ -1,4 +1,4 @@
-"""Which columns of a file, and which sheet of a workbook, are read where nobody named them: by names and first cells."""
+"""Which columns of a file, and which sheet of a workbook, are read where nobody named them: by name and cells."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _guessed_words(dataset: FilesDataset, path: Path, kind: Format, error: DataE
     """Return the columns of words and of their labels that stand for the defaults of `text` and `label`."""
     from encoderlab.data.word_files import guess_words
 
-    arrays = first_arrays(path, kind, dataset.dialect)
+    arrays = first_arrays(path, kind, dataset.dialect, lists=True)
     lacks_text = dataset.text not in arrays
     lacks_label = dataset.label not in (None, *arrays)
     if (lacks_text and dataset.text != "text") or (lacks_label and dataset.label != "label"):
@@ -127,11 +127,20 @@ def first_cells(path: Path, kind: Format, dialect: Dialect, setting: str = "data
     return cells
 
 
-def first_arrays(path: Path, kind: Format, dialect: Dialect, setting: str = "dataset.{}") -> dict[str, pa.Array]:
-    """Return the first cells of each column of a file; see `first_cells`."""
+def first_arrays(
+    path: Path, kind: Format, dialect: Dialect, setting: str = "dataset.{}", *, lists: bool = False
+) -> dict[str, pa.Array]:
+    """Return the first cells of each column of a file, of a parquet file also `lists`; see `first_cells`."""
     from encoderlab.data.tables import read_batches
 
-    columns = Columns((), setting=setting, others=True)
+    named = ()
+    if lists and kind is Format.parquet:
+        import pyarrow.parquet as pq
+        from pyarrow import types
+
+        schema = pq.read_schema(path)
+        named = tuple(one.name for one in schema if types.is_list(one.type) or types.is_large_list(one.type))
+    columns = Columns(named, setting=setting, others=True)
     _, arrays = next(read_batches(path, kind, columns, dialect), (0, {}))
     return arrays
 

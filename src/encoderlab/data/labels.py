@@ -34,6 +34,7 @@ from encoderlab.system.messages import say
 
 _FRACTION = re.compile(r"\s*[+-]?[0-9]*[.,][0-9]*[1-9][0-9]*\s*")
 _THOUSANDS = re.compile(r"\s*[+-]?[0-9]{1,3},[0-9]{3}\s*")
+_OUTSIDE_SIGNS = ("-", "0", "o")  # what stands for O in some files of tagged words
 _MOST_STEPS = 20  # distinct decimal numbers that may still be classes, such as half stars
 
 
@@ -279,6 +280,7 @@ def with_valid_entities(rows: dict[str, RawRows], labels: Labels) -> tuple[dict[
     """
     if not is_list(rows["train"].table["text"]):
         return rows, labels
+    rows, labels = _with_outside(rows, labels)
     entities = entity_labels(labels.names)
     if entities is None:
         _say_what_entities_lack(labels.names)
@@ -288,6 +290,24 @@ def with_valid_entities(rows: dict[str, RawRows], labels: Labels) -> tuple[dict[
     names = [*labels.names, *sorted(values - {*labels.names, None})]
     names = sorted(names) if labels.names == sorted(labels.names) else names
     return valid, Labels.of(names)
+
+
+def _with_outside(rows: dict[str, RawRows], labels: Labels) -> tuple[dict[str, RawRows], Labels]:
+    """Return the rows with O where tags of entities have another sign for it, and the labels, which is said.
+
+    spaCy (3.8.7, `offsets_to_biluo_tags`) writes - for words of entities that end within a word; a zero is a misprint.
+    """
+    signs = [name for name in labels.names if name in _OUTSIDE_SIGNS]
+    tags = sorted({*labels.names, "O"} - {*signs})
+    if len(signs) != 1 or {*labels.id_of} != {*labels.names} or entity_labels(tags) is None:
+        return rows, labels
+    say(f"{file_of(rows['train'])}: the label {signs[0]!r} is read as 'O', since the others are tags of entities")
+
+    def outside(values: pa.Array) -> pa.Array:
+        return pc.if_else(pc.equal(values, signs[0]), "O", values)
+
+    by_split = {name: part.with_labels(mapped(part.labels, outside)) for name, part in rows.items()}
+    return by_split, Labels.of(tags)
 
 
 def _say_what_entities_lack(names: Sequence[str]) -> None:
