@@ -169,20 +169,20 @@ class Documents:
 def as_documents(splits: Data) -> Documents:
     """Return each row as a document: the non-blank lines of its text, then of its second; words are one paragraph.
 
-    Of equal rows only the first is one, which is said.
+    Equal rows are said, since the random next sentence of one may be its true one; if all are equal, they are one.
     """
 
     by_name = {}
     for name, split in splits.by_name.items():
-        # A text that occurs twice would be another document than itself, and its next sentence a random one.
         hashes = hashed(split).texts
-        first = np.sort(np.unique(hashes, return_index=True)[1])
-        if len(first) < len(split):
-            n_equal = len(split) - len(first)
-            say(f"{n_equal:,} of {len(split):,} documents of {name} equal earlier ones and are left out")
-            split = split.take(first)
+        n_equal = len(hashes) - len(np.unique(hashes))
+        if n_equal and n_equal == len(hashes) - 1:
+            split = split.take(np.arange(1))
+            hashes = hashes[:1]
+        if n_equal:
+            say(f"{n_equal:,} of the documents of {name} equal earlier ones; remove them for next-sentence prediction")
         documents = lambda split=split: (paragraphs("\n".join(texts_of(example))) for example in split)  # noqa: E731
-        by_name[name] = DocumentSplit(documents, len(split), fingerprint(hashes[first].tobytes()))
+        by_name[name] = DocumentSplit(documents, len(split), fingerprint(hashes.tobytes()))
     return Documents(by_name, splits.origin)
 
 
