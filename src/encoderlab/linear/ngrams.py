@@ -16,16 +16,21 @@ from typing import Literal
 import numpy as np
 from scipy.sparse import csr_array, hstack
 
-Analyzer = Literal["word", "char_wb"]
-_WORDS = re.compile(r"\b\w\w+\b")  # scikit-learn's token pattern: two word characters or more
+Analyzer = Literal["word", "token", "char_wb"]
+_PATTERNS = {
+    "word": re.compile(r"\b\w\w+\b"),  # scikit-learn's token pattern: two word characters or more
+    "token": re.compile(r"\w+|[^\w\s]"),  # words of any length, and each other mark by itself
+}
+_ITEMS = {"word": "words", "token": "words and marks", "char_wb": "characters"}
 
 
 @dataclass(frozen=True, slots=True)
 class NGrams:
     """Which n-grams of a text are counted, of `shortest` to `longest` items.
 
-    The items of the `analyzer` "word" are words, those of "char_wb" the characters of what stands between spaces, with
-    a space on both sides. Texts are in lower case. If `sublinear`, an n-gram that occurs n times counts 1 + log(n).
+    The items of the `analyzer` "word" are words of two characters or more, those of "token" all words and punctuation
+    marks, and those of "char_wb" the characters of what stands between spaces, with a space on both sides. Texts are in
+    lower case. If `sublinear`, an n-gram that occurs n times counts 1 + log(n).
     """
 
     analyzer: Analyzer
@@ -34,13 +39,12 @@ class NGrams:
     sublinear: bool = True
 
     def __str__(self) -> str:
-        items = "words" if self.analyzer == "word" else "characters"
         length = f"{self.shortest}" if self.shortest == self.longest else f"{self.shortest} to {self.longest}"
-        return f"{items} {length}, {'sublinear' if self.sublinear else 'raw counts'}"
+        return f"{_ITEMS[self.analyzer]} {length}{'' if self.sublinear else ', raw counts'}"
 
     def counted(self, texts: Iterable[str]) -> tuple[csr_array, list[str]]:
         """Return how often each n-gram occurs in each text, [texts, n-grams], and the n-grams."""
-        split = _WORDS.findall if self.analyzer == "word" else str.split
+        split = str.split if self.analyzer == "char_wb" else _PATTERNS[self.analyzer].findall
         number_of = defaultdict[str, int](count().__next__)
         numbers: list[int] = []
         ends = [0]
@@ -48,7 +52,7 @@ class NGrams:
             numbers += [number_of[word] for word in split(text.lower())]
             ends.append(len(numbers))
         words = list(number_of)
-        if self.analyzer == "word":
+        if self.analyzer != "char_wb":
             return self._word_ngrams(np.array(numbers, np.int64), np.array(ends), words)
         # A character n-gram lies within a word, so each different word is taken apart once.
         occurrences = _counts(np.array(numbers, np.int64), np.array(ends), len(words))
