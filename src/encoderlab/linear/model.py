@@ -170,7 +170,12 @@ def _compared(first: csr_array, second: csr_array) -> csr_array:
 
 
 def fitted_weights(
-    kind: Kind, features: csr_array, targets: np.ndarray, n_outputs: int, strength: float, tolerance: float = 1e-4
+    kind: Kind,
+    features: csr_array | np.ndarray,
+    targets: np.ndarray,
+    n_outputs: int,
+    strength: float,
+    tolerance: float = 1e-4,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the weights, [features, outputs], and the intercept, [outputs], of a linear model.
 
@@ -184,14 +189,16 @@ def fitted_weights(
         return _of_classes(features, targets, n_outputs, strength, tolerance)
 
 
-def _of_numbers(features: csr_array, numbers: np.ndarray, strength: float) -> tuple[np.ndarray, np.ndarray]:
+def _of_numbers(
+    features: csr_array | np.ndarray, numbers: np.ndarray, strength: float
+) -> tuple[np.ndarray, np.ndarray]:
     from sklearn.linear_model import Ridge
 
     model = Ridge(alpha=1 / strength).fit(features, numbers)
     return model.coef_[:, None], np.array([model.intercept_])
 
 
-def _of_labels(features: csr_array, marks: np.ndarray, strength: float) -> tuple[np.ndarray, np.ndarray]:
+def _of_labels(features: csr_array | np.ndarray, marks: np.ndarray, strength: float) -> tuple[np.ndarray, np.ndarray]:
     """Fit a regression for each label; one that all or none of the rows have is a constant."""
     from sklearn.linear_model import LogisticRegression
 
@@ -204,7 +211,7 @@ def _of_labels(features: csr_array, marks: np.ndarray, strength: float) -> tuple
 
 
 def _of_classes(
-    features: csr_array, classes: np.ndarray, n_classes: int, strength: float, tolerance: float
+    features: csr_array | np.ndarray, classes: np.ndarray, n_classes: int, strength: float, tolerance: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit multinomial regression; a class without rows has a logit below that of the others."""
     from sklearn.linear_model import LogisticRegression
@@ -220,7 +227,7 @@ def _of_classes(
     return weights, intercept
 
 
-def _width(features: csr_array) -> int:
+def _width(features: csr_array | np.ndarray) -> int:
     _, width = cast("tuple[int, int]", features.shape)
     return width
 
@@ -228,10 +235,11 @@ def _width(features: csr_array) -> int:
 @contextmanager
 def quietly() -> Iterator[None]:
     """Use one thread, because solvers' vectors are too short for more (two busy cores took 22 s where one takes 3), and
-    ignore warnings about classes of fewer rows than folds.
+    ignore warnings about labels that all rows or none have, which get a constant, and classes of fewer rows than folds.
     """
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Label")
         warnings.filterwarnings("ignore", "The least populated class")
         yield
