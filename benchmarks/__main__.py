@@ -12,6 +12,7 @@ from benchmarks.comparing import Settings, run_job, why_skipped
 from benchmarks.few_peer import PEERS
 from benchmarks.few_rows import FEW_SETS, MINILM, ROWS, few_rows
 from benchmarks.jobs import JOBS
+from benchmarks.linear import LINEAR_SETS, linear
 from benchmarks.processes import ROOT, checked, cores
 from benchmarks.selecting import ROUNDS, SELECT_SETS, selecting, selecting_and_finetuning
 from benchmarks.suite import KINDS, SETS, suite
@@ -114,6 +115,11 @@ def run_drift(options: argparse.Namespace) -> None:
     drifting(options.suite, options.output, checked("set", options.names, DRIFT_SETS), options.trials)
 
 
+def run_linear(options: argparse.Namespace) -> None:
+    """Compare the linear baseline with lines that a person would write. Raises SettingError."""
+    linear(options.suite, checked("set", options.names, LINEAR_SETS), options.split)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m benchmarks", description="Measure encoderlab against the alternatives.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -125,6 +131,7 @@ def _parser() -> argparse.ArgumentParser:
         ("select", "choose texts to label on the suite's sets, at random and otherwise", run_select, SELECT_SETS),
         ("unlabelled", "add unlabelled texts and the names of labels to few labels", run_unlabelled, UNLABELLED_SETS),
         ("unlike", "tell texts with none of a model's labels, by several scores", run_unlike, UNLIKE_SETS),
+        ("linear", "compare the linear baseline with lines that a person would write", run_linear, LINEAR_SETS),
         ("drift", "find that texts have changed, and that they have not", run_drift, DRIFT_SETS),
     ):
         one = commands.add_parser(name, help=does, description=does)
@@ -141,7 +148,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "gpu":
             one.add_argument("--minutes", type=float, default=8.0, help="time for everything (default: 8)")
             one.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cuda, or with --small cpu")
-        if name in OUTPUTS:
+        if name in OUTPUTS or name == "linear":
             _add_options_of_comparison(name, one)
         if name == "suite":
             choices = f"sets={','.join(SETS)} kinds={','.join(KINDS)} seeds=0,1,2"
@@ -155,11 +162,12 @@ def _add_options_of_comparison(name: str, one: argparse.ArgumentParser) -> None:
     """Add the options of a command that compares methods on the sets of the suite."""
     suite_folder = Path(os.environ.get("ENCODERLAB_SUITE", ROOT.parent / "shared" / "suite"))
     one.add_argument("--suite", type=Path, default=suite_folder, help="folder of the data (../shared/suite)")
-    output = Path("outputs") / OUTPUTS[name]
-    one.add_argument("--output", type=Path, default=output, help="folder of the runs or vectors")
+    if name in OUTPUTS:
+        output = Path("outputs") / OUTPUTS[name]
+        one.add_argument("--output", type=Path, default=output, help="folder of the runs or vectors")
     if name in ("select", "unlabelled"):
         one.add_argument("--draws", type=int, default=5, help="how often (default: 5)")
-    if name in ("select", "unlabelled", "unlike"):
+    if name in ("select", "unlabelled", "unlike", "linear"):
         choices = ("validation", "test")
         one.add_argument("--split", choices=choices, default="test", help="scored (default: test)")
     if name == "few":

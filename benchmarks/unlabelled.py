@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.processes import grid, provenance
 from benchmarks.selecting import MOST_ROWS, Texts, read_texts
-from encoderlab.baselines.supervised import one_thread_quietly
+from encoderlab.linear.model import quietly
 from encoderlab.runs.further_texts import (
     LEAST_KAPPA_OF_NAMES,
     Labelled,
@@ -63,7 +63,7 @@ def _scores(train: Texts, scored: Texts, n_rows: int, draws: int) -> dict[str, n
         others = train.vectors[np.setdiff1d(order, rows)[:MOST_ROWS]]
         labelled = Labelled(train.vectors[rows], classes[rows])
         for way, (by_names, by_texts) in WAYS.items():
-            with one_thread_quietly():
+            with quietly():
                 predicted = _predicted(labelled, names if by_names else None, others if by_texts else None, scored)
             scores[way][draw] = 100 * f1_score(scored.labels, labels[predicted], average="macro")
     return scores

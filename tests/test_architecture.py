@@ -13,7 +13,7 @@ SOURCE = ROOT / "src" / "encoderlab"
 LAYERS = [  # of ARCHITECTURE.md, the lowest first: each imports from those below it, and neighbours do not see each other
     {"errors", "batch"},
     {"settings", "system"},
-    {"metrics", "shipped"},
+    {"metrics", "shipped", "linear"},
     {"model", "reports"},
     {"training"},
     {"data"},

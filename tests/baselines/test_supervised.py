@@ -117,6 +117,32 @@ def test_a_linear_model_is_fitted_to_the_vectors_of_a_frozen_encoder(train, scor
     assert name.startswith("frozen_encoder") and frozen.scores[score] > 0.9 and frozen.scores["seconds"] > 0
 
 
+def test_the_linear_model_chooses_what_it_reads_by_cross_validation():
+    rng = np.random.default_rng(0)
+
+    def inflected(n):  # each word is new, and only its ending is known
+        labels = rng.integers(2, size=n).tolist()
+        return texts([("".join(rng.choice(list("abcdefgh"), 6)) + ("ing", "ed")[label], label) for label in labels])
+
+    found = baselines(inflected(120), inflected(50))["tfidf_logreg"]
+    assert found.scores["accuracy"] > 0.9
+    described = found.description()
+    assert described["setting"].startswith("characters") and described["compared_on"] == 120
+    best, *others = described["candidates"]
+    assert best["setting"] == described["setting"] and best["loss"] <= min(one["loss"] for one in others)
+    assert best["accuracy"] > 0.9 > min(one["accuracy"] for one in others)
+
+
+def test_the_linear_model_sees_where_two_texts_differ():
+    rng = np.random.default_rng(0)
+    words = ["river", "cloud", "stone", "apple", "chair", "light", "paper", "glass", "horse", "bread"]
+    rows = [[*rng.choice(words, 3, replace=False)] for _ in range(150)]
+    pairs = [" ".join(row[::-1] if same else rng.choice(words, 3)) for row, same in zip(rows, [0, 1] * 75, strict=True)]
+    train = texts([(" ".join(row), same) for row, same in zip(rows, [0, 1] * 75, strict=True)], pairs=pairs)
+    found = baselines(train.take(np.arange(100)), train.take(np.arange(100, 150)))["tfidf_logreg"]
+    assert found.scores["accuracy"] > 0.9
+
+
 def test_linear_models_rank_the_rows_of_two_classes():
     found = baselines(GOOD_AND_BAD, texts([("a good film", 1), ("a bad film", 0), ("good", 0), ("bad", 0)]))
     for method in ("tfidf_logreg", "frozen_encoder_logreg"):
@@ -144,7 +170,7 @@ def test_a_word_gets_its_most_frequent_label_and_a_new_word_the_overall_one():
 
 @pytest.mark.parametrize(
     ("rule", "predicted"),
-    [(ThresholdRule(known=0.01), [1, 1]), (ThresholdRule(known=0.99), [0, 0]), (ThresholdRule(), [1, 0])],
+    [(ThresholdRule(known=1e-5), [1, 1]), (ThresholdRule(known=1 - 1e-5), [0, 0]), (ThresholdRule(), [1, 0])],
     ids=["low", "high", "fitted on validation"],
 )
 def test_a_threshold_decides_between_two_classes(rule, predicted):

@@ -64,4 +64,7 @@ def test_the_same_scores_are_printed_for_people(command, reviews, printed, capsy
     linear = printed("baseline", *reviews, "format=json")["baselines"]["tfidf_logreg"]
     low, high = linear["accuracy_ci95"]
     command("baseline", *reviews)
-    assert f"{linear['accuracy']:.3f} ({low:.3f} to {high:.3f})" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f"{linear['accuracy']:.3f} ({low:.3f} to {high:.3f})" in shown
+    assert len(linear["candidates"]) > 3 and all(one["setting"] in shown for one in linear["candidates"])
+    assert linear["setting"] == linear["candidates"][0]["setting"]

@@ -1,26 +1,26 @@
 """Baselines: simple methods fitted on the same rows, to show whether training an encoder was worth it.
 
-Texts: `majority` (always the most frequent label), `tfidf_logreg`, and `frozen_encoder_logreg` on the vectors of an
-encoder that is not trained. Sets of labels: the same for each label. Words: `majority` and `word_majority` (each
-word's most frequent label, the most frequent overall if a word is new). Numbers: `mean`, `tfidf_ridge` and
-`frozen_encoder_ridge`.
+Texts: `majority` (always the most frequent label), `tfidf_logreg` on n-grams chosen by cross-validation, and
+`frozen_encoder_logreg` on the vectors of an encoder that is not trained. Sets of labels: the same for each label.
+Words: `majority` and `word_majority` (each word's most frequent label, the most frequent overall if a word is new).
+Numbers: `mean`, `tfidf_ridge` and `frozen_encoder_ridge`.
 """
 
 from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Split, texts_of
+from encoderlab.linear.choice import Choice, choose
+from encoderlab.linear.model import Kind, LinearModel, fit, quietly
 from encoderlab.metrics import scores_of_predictions
 from encoderlab.metrics.calibration import DEFAULT, ThresholdRule, fit_thresholds
 from encoderlab.metrics.texts import predict_from
@@ -36,8 +36,6 @@ _CHARACTERS_READ = 2_500  # of a text: about what fits into 512 tokens
 _TUNING_CELLS = 200_000  # rows times labels that the regularization is chosen on
 _FOLDS = 5
 _STRENGTHS = (1.0, 10.0, 100.0, 1000.0)  # of C, for vectors of length 1
-_FEATURES = 100_000  # the most frequent ones; scores as well as all of them, and bounds the memory
-_WEIGHTS = 20_000_000  # features times labels of one regression; its solver takes 240 bytes for each
 
 Predictions = np.ndarray | list[np.ndarray]
 Features = Callable[["Split"], Any]  # of a frozen encoder: vectors [rows, features] of about length 1
@@ -51,6 +49,21 @@ class Baseline:
     predicted: Predictions | None = None  # for all scored rows, labelled or not, as `targets_of` has targets
     skipped: str = ""
     note: str = ""
+    choice: Choice | None = None  # of a linear model on n-grams
+
+    def description(self) -> dict[str, Any]:
+        """Return the setting of a linear model on n-grams, and the candidates that it was chosen from; {} for others.
+
+        Candidates have their scores in cross-validation on `compared_on` training rows; the one with the least loss
+        was chosen.
+        """
+        if self.choice is None:
+            return {}
+        candidates = []
+        for one in self.choice.candidates:
+            candidates.append({"setting": str(one.setting), self.choice.score_name: one.score, "loss": one.loss})
+        setting = str(self.choice.setting)
+        return {"setting": setting, "candidates": candidates, "compared_on": self.choice.n_rows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +109,15 @@ def baselines(
 
 
 def _linear_baseline(data: _Data) -> Baseline:
-    """Return a linear model of words, or why there is none."""
+    """Return a linear model of n-grams, or why there is none."""
     skipped = _cannot_fit(data)
-    return Baseline(skipped=skipped) if skipped else _run(_linear_on_words, data)
+    if skipped:
+        return Baseline(skipped=skipped)
+    started = time.perf_counter()
+    choice, model = _linear_on_ngrams(data)
+    baseline = _run(lambda data: _predicted(data, model.predictions, model.probabilities, _rows), data)
+    scores = baseline.scores | {"seconds": time.perf_counter() - started}
+    return replace(baseline, scores=scores, choice=choice)
 
 
 def _frozen_baseline(frozen: Features | str, data: _Data) -> Baseline:
@@ -201,7 +220,11 @@ def _characters(split: Split) -> Iterator[int]:
 
 
 def _texts(split: Split) -> Iterator[str]:
-    return (" ".join(texts_of(example)) for example in split)  # of a pair, both
+    return map(" ".join, _rows(split))  # of a pair, both
+
+
+def _rows(split: Split) -> list[tuple[str, ...]]:
+    return [texts_of(example) for example in split]
 
 
 def _labelled(split: Split) -> Split:
@@ -212,30 +235,14 @@ def _labels(split: Split) -> np.ndarray:
     return np.array([example.label for example in split.of_texts()])
 
 
-def _linear_on_words(data: _Data) -> tuple[Predictions, np.ndarray | None]:
-    """Predict with a linear model on TF-IDF of words, punctuation marks and bigrams.
-
-    Brackets and punctuation are separate tokens, so that texts made of nothing else can be distinguished. On the
-    validation split of SST-2 82.2 percent right, on 2,000 test rows of Amazon polarity (13,000 to train on) 89.6. The
-    settings were chosen among some forty on such rows, most of which lay within a standard error.
-    """
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression, Ridge
-    from sklearn.multiclass import OneVsRestClassifier
-
-    targets = targets_of(data.train, data.n_labels)
-    fitted_together = data.n_labels if data.train.target == "label" else 1
-    n_features = min(_FEATURES, _WEIGHTS // fitted_together)
-    words = TfidfVectorizer(token_pattern=r"\w+|[^\w\s]", ngram_range=(1, 2), max_features=n_features)
-    models: dict[str, Any] = {
-        "label": LogisticRegression(C=10, tol=1e-6, max_iter=1000, random_state=0),
-        "label_set": OneVsRestClassifier(LogisticRegression(C=10, solver="liblinear", random_state=0)),
-        "number": Ridge(random_state=0),
-    }
-    model = models[data.train.target]
-    with one_thread_quietly():
-        model.fit(words.fit_transform(_texts(data.train)), targets)
-        return _predicted(data, model, lambda split: words.transform(_texts(split)))
+def _linear_on_ngrams(data: _Data) -> tuple[Choice, LinearModel]:
+    """Return a linear model on TF-IDF of words or characters, and how its setting was chosen."""
+    kind = cast("Kind", data.train.target)
+    rows = _rows(data.train)
+    targets = np.asarray(targets_of(data.train, data.n_labels))
+    n_outputs = 1 if kind == "number" else data.n_labels
+    choice = choose(kind, rows, targets, n_outputs)
+    return choice, fit(kind, rows, targets, n_outputs, choice.setting)
 
 
 def _linear_on_vectors(data: _Data, vectors: Features) -> tuple[Predictions, np.ndarray | None]:
@@ -252,10 +259,15 @@ def _linear_on_vectors(data: _Data, vectors: Features) -> tuple[Predictions, np.
         "number": RidgeCV(alphas=[1 / strength for strength in (0.1, *_STRENGTHS)]),
     }
     model = models[data.train.target]
-    with one_thread_quietly():
+    with quietly():
         if data.train.target != "number":  # ridge regression chooses its own
             choose_strength(model, x, y, data.n_labels)
-        return _predicted(data, model.fit(x, y), vectors)
+        model.fit(x, y)
+
+        def probabilities(features: np.ndarray) -> np.ndarray:  # of a single label scikit-learn returns both sides
+            return model.predict_proba(features)[:, -data.n_labels :]
+
+        return _predicted(data, model.predict, probabilities, vectors)
 
 
 def choose_strength(model: Any, x: np.ndarray, y: np.ndarray, n_labels: int, weights: np.ndarray | None = None) -> None:
@@ -282,44 +294,34 @@ def choose_strength(model: Any, x: np.ndarray, y: np.ndarray, n_labels: int, wei
         model.set_params(**search.best_params_)
 
 
-@contextmanager
-def one_thread_quietly() -> Iterator[None]:
-    """Use one thread, because solvers' vectors are too short for more (two busy cores took 22 s where one takes 3), and
-    ignore warnings about labels that all rows or none have: these get a constant.
-    """
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Label")
-        yield
-
-
-def _predicted(data: _Data, model: Any, features: Features) -> tuple[np.ndarray, np.ndarray | None]:
+def _predicted(
+    data: _Data,
+    predictions: Callable[[Any], np.ndarray],
+    probabilities: Callable[[Any], np.ndarray],
+    features: Callable[[Split], Any],
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Return what a fitted model predicts for each scored row: its number or class, or a mark for each label; and of
     two classes, the probability of the positive one.
 
-    It is predicted from the threshold on; thresholds of sets of labels are fitted on validation.
+    The model makes `predictions` and `probabilities` of the `features` of a split. It predicts from the threshold on;
+    thresholds of sets of labels are fitted on validation.
     """
-
-    def probabilities(split: Split) -> np.ndarray:  # of a single label scikit-learn returns both sides
-        return model.predict_proba(features(split))[:, -data.n_labels :]
-
+    scored = features(data.scored)
     if data.train.target == "label_set":
         thresholds = np.full(data.n_labels, DEFAULT)
         if data.validation is not None:
             marks = np.asarray(targets_of(data.validation, data.n_labels))
-            thresholds = fit_thresholds(probabilities(data.validation), marks)
-        return probabilities(data.scored) >= thresholds, None
-    scored = features(data.scored)
+            thresholds = fit_thresholds(probabilities(features(data.validation)), marks)
+        return probabilities(scored) >= thresholds, None
     if data.train.target == "number" or data.n_labels != 2:
-        return np.asarray(model.predict(scored)), None
-    chances = model.predict_proba(scored)[:, data.positive]
+        return np.asarray(predictions(scored)), None
+    chances = probabilities(scored)[:, data.positive]
     if data.threshold is None:
-        return np.asarray(model.predict(scored)), chances
-    if data.threshold.known is not None:
+        threshold = DEFAULT
+    elif data.threshold.known is not None:
         threshold = data.threshold.known
     elif data.validation is not None:
-        on_validation = probabilities(data.validation)[:, data.positive]
+        on_validation = probabilities(features(data.validation))[:, data.positive]
         threshold = data.threshold.on(on_validation, _labels(data.validation) == data.positive)
     else:
         threshold = DEFAULT

@@ -52,7 +52,7 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
         by_name[name] = {"skipped": fitted.skipped}
         if fitted.predicted is not None:
             scores = scores_of_predictions(targets, fitted.predicted, names, main_score, positive)
-            by_name[name] = {**fitted.scores, **scores.with_intervals(SEED).as_dict()}
+            by_name[name] = {**fitted.scores, **scores.with_intervals(SEED).as_dict(), **fitted.description()}
 
     report = {"command": "baseline", "task": task.name, "seed": SEED, "scored_split": split, "n": len(targets)}
     report = json_safe({**report, "main_score": main_score, "labels": names, "baselines": by_name})

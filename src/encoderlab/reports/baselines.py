@@ -73,6 +73,8 @@ def _table(rows: Mapping[str, Mapping[str, Any]], main_score: str) -> Table:
         label = BASELINE_NAMES.get(name, name)
         if "token" in scores:
             label += f" ({wording.shown(scores['token'], 40)})"
+        if "setting" in scores:
+            label += f" ({scores['setting']})"
         row = [label]
         for metric in metrics:
             row.append("" if scores.get(metric) is None else wording.with_interval(scores, metric, ""))
@@ -107,4 +109,19 @@ def show_baselines(report: Mapping[str, Any], file: TextIO) -> None:
     skipped = []
     for name, scores in baselines.items():
         skipped.append(Text(scores.get("skipped", ""), f"{BASELINE_NAMES[name]} was skipped"))
-    show([Text(where, f"baseline {report['task']}"), _table(baselines, report["main_score"]), *skipped], file)
+    candidates = [block for scores in baselines.values() for block in candidate_blocks(scores)]
+    title = Text(where, f"baseline {report['task']}")
+    show([title, _table(baselines, report["main_score"]), *skipped, *candidates], file)
+
+
+def candidate_blocks(baseline: Mapping[str, Any]) -> list[Block]:
+    """Return the settings that a linear model was chosen from, with their scores; nothing if it was not chosen."""
+    candidates = baseline.get("candidates", [])
+    if not candidates:
+        return []
+    metric = next(name for name in candidates[0] if name not in {"setting", "loss"})
+    rows = []
+    for one in candidates:
+        rows.append([one["setting"], wording.score(one[metric]), wording.score(one["loss"])])
+    where = f"cross-validated on {wording.number(baseline['compared_on'])} training rows"
+    return [Table([f"linear model, {where}", wording.named_score(metric, {}), "loss"], rows, marked=0)]

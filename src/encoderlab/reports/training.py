@@ -138,7 +138,7 @@ def _baseline(baseline: Any, scores: PredictionScores, seed: int) -> dict[str, A
     lead, bounds = scores.lead_over(baseline.predicted, seed)
     own_scores = dict(baseline.scores)
     own_scores.setdefault(scores.main_score, scores.values[scores.main_score] - lead)
-    return {**own_scores, "model_leads_by": lead, "model_leads_by_ci95": bounds}
+    return {**own_scores, **baseline.description(), "model_leads_by": lead, "model_leads_by_ci95": bounds}
 
 
 def pretraining_verdict(report: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -15,17 +15,14 @@ import torch
 from numpy.lib.format import open_memmap
 from torch import nn
 
-from encoderlab.baselines.supervised import (
-    MOST_FROZEN_ROWS,
-    choose_strength,
-    one_thread_quietly,
-)
+from encoderlab.baselines.supervised import MOST_FROZEN_ROWS, choose_strength
 from encoderlab.batch import Batch, Prediction
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Split, TextExample
 from encoderlab.data.survey import hashed
 from encoderlab.data.tokenizer_config import TokenizerConfig
 from encoderlab.errors import DataError
+from encoderlab.linear.model import quietly
 from encoderlab.model.heads import OF_ALL_TOKENS, WIDTH, compared
 from encoderlab.runs import inputs
 from encoderlab.runs.model import Model
@@ -177,7 +174,7 @@ def set_linear_head(model: Model, rows: ExampleRows, *, tuned: bool = False) -> 
         weights = {int(id_): float(model.label_weights[id_]) for id_ in np.unique(classes)}
     strength = WIDTH if model.network.separates_pairs else 1
     regression = LogisticRegression(C=strength, max_iter=1000, class_weight=weights)
-    with one_thread_quietly():
+    with quietly():
         if tuned:
             choose_strength(regression, scaled, classes, len(model.labels), rows.weights)
         regression.fit(scaled, classes, rows.weights)

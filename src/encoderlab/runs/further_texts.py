@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pyarrow as pa
 
-from encoderlab.baselines.supervised import MOST_FROZEN_CHARACTERS, MOST_FROZEN_ROWS, one_thread_quietly
+from encoderlab.baselines.supervised import MOST_FROZEN_CHARACTERS, MOST_FROZEN_ROWS
 from encoderlab.config.commands import FinetuneConfig
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Example, Split, TextExample, key_of, text_of
 from encoderlab.data.token_store import tokenize_examples
 from encoderlab.errors import SettingError
+from encoderlab.linear.model import quietly
 from encoderlab.runs.frozen import cached_vectors, logistic_regression
 from encoderlab.runs.inputs import unlabelled_texts, with_text
 from encoderlab.runs.model import Model
@@ -194,7 +195,7 @@ def _self_labelled(
     looked_at = _evenly(texts)
     others = np.asarray(cached_vectors(encoder, _as_split(looked_at), config.cache))
     known = labelled.followed_by(names)
-    with one_thread_quietly():
+    with quietly():
         if data.has_validation:
             validation = data.split("validation")
             own = np.asarray(cached_vectors(encoder, validation, config.cache))
