@@ -26,12 +26,16 @@ WORDS = {"train": ("a warm film", "a dull mess"), "validation": ("witty", "empty
 
 @pytest.fixture
 def trained_rows(monkeypatch):
-    """Return a function that sets which rows are trained, also of a small table: those that occur, or all."""
+    """Return a function that sets which rows are trained, also of a small table: those that occur, or all.
+
+    The table is kept in a file meanwhile, as a large one is.
+    """
 
     def choose(which):
         fewest = {"occurring": 1, "all": 10**9}[which]
         monkeypatch.setattr(occurring_rows, "FEWEST_LEFT_OUT", fewest)
         monkeypatch.setattr(occurring_rows, "LEAST_SHARE_LEFT_OUT", 0.0)
+        monkeypatch.setattr(occurring_rows, "LARGE_TABLE", 0)
 
     return choose
 

@@ -7,6 +7,7 @@ before, where that takes seconds.
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Mapping
@@ -30,6 +31,7 @@ from encoderlab.runs.frozen import SHORTEST_RUN, set_linear_head, wants_linear_h
 from encoderlab.runs.model import Model
 from encoderlab.runs.resume import continues_from_checkpoint
 from encoderlab.runs.run import Run
+from encoderlab.system.device import return_freed_memory
 from encoderlab.system.processes import SINGLE_PROCESS, stop_if_interrupted
 from encoderlab.tasks.rows import ExampleRows, PartOfRows
 from encoderlab.training.batches import Rows
@@ -70,6 +72,9 @@ def fit_best(model: Model, trained_on: Rows, validation: Rows | None, run: Run, 
             assert validation is not None, "the head alone was to be compared on it"
             checkpoint, note = _keep_better(model, head_alone, validation, result.checkpoint)
             result = Result(checkpoint, result.throughput, [note, *result.notes])
+    # Gradients and moments are no longer needed, and a large table needs their memory.
+    gc.collect()
+    return_freed_memory()
     put_back_rows(model.network)
     return result
 

@@ -351,7 +351,7 @@ def choose_token_rows(model: Model, trained_on: Rows, validation: Rows | None) -
         return "all rows of the token table are trained: the texts of a stream are not known beforehand"
     read = [trained_on] if validation is None else [trained_on, validation]
     texts = chain.from_iterable(rows.token_ids() for rows in read)
-    return train_occurring_rows(model.network, texts, model.tokenizer.special_ids)
+    return train_occurring_rows(model.network, texts, model.tokenizer.special_ids, model.config.cache)
 
 
 def start_at_linear_head(model: Model, data: Data, trained_on: Rows) -> list[str]:

@@ -35,7 +35,9 @@ Any other token can be read in evaluation, and has been decayed like the rest; s
 from __future__ import annotations
 
 import copy
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,6 +48,7 @@ from torch.nn import functional as F
 
 from encoderlab.model.heads import EncoderWithHeads
 
+LARGE_TABLE = 2**26  # bytes
 FEWEST_LEFT_OUT = 1_000  # rows: the work on fewer is not noticed
 LEAST_SHARE_LEFT_OUT = 0.25  # the whole table is kept beside the small one and its gradient and moments
 
@@ -62,7 +65,8 @@ class OccurringRows(nn.Module):
     untouched: Float[Tensor, "vocabulary width"]
     row_of_id: Int[Tensor, " vocabulary"]
 
-    def __init__(self, table: nn.Embedding, ids: Int[Tensor, " rows"]) -> None:
+    def __init__(self, table: nn.Embedding, ids: Int[Tensor, " rows"], folder: Path | None = None) -> None:
+        """A large table is kept in a file in `folder` meanwhile (None: in memory)."""
         super().__init__()
         untouched = table.weight.detach()
         ids = ids.to(untouched.device)
@@ -73,7 +77,8 @@ class OccurringRows(nn.Module):
         self.weight = nn.Parameter(untouched[ids])
         self.register_buffer("ids", ids)
         self.register_buffer("decay", torch.ones((), dtype=torch.float64, device=ids.device))
-        self.register_buffer("untouched", untouched, persistent=False)
+        # It is no buffer: DDP would send it to the other processes, which have the same.
+        self.untouched = untouched if folder is None else _set_aside(untouched, folder)
         self.register_buffer("row_of_id", row_of_id, persistent=False)
 
     def forward(self, input_ids: Int[Tensor, "*tokens"]) -> Float[Tensor, "*tokens width"]:
@@ -113,11 +118,13 @@ class OccurringRows(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
-def train_occurring_rows(network: EncoderWithHeads, texts: Iterable[np.ndarray], special: Iterable[int]) -> str:
+def train_occurring_rows(
+    network: EncoderWithHeads, texts: Iterable[np.ndarray], special: Iterable[int], folder: Path
+) -> str:
     """Train only the rows of the token table whose ids occur in `texts` or are `special`; return in words what was
     done: nothing, if that would not pay or other parts use the table too.
 
-    `texts` yields ids, a part of the texts at a time.
+    `texts` yields ids, a part of the texts at a time. A large table is kept in a temporary file in `folder` meanwhile.
     """
     table = network.encoder.token_table
     n_rows = len(table)
@@ -131,7 +138,7 @@ def train_occurring_rows(network: EncoderWithHeads, texts: Iterable[np.ndarray],
     ids = occurring_ids(texts, special, n_rows, most)
     if ids is None:
         return f"all {n_rows:,} rows of the token table are trained: more than {max(most, 0):,} of them occur"
-    _replace(network, places[0], OccurringRows(module, torch.from_numpy(ids)))
+    _replace(network, places[0], OccurringRows(module, torch.from_numpy(ids), folder))
     return f"{len(ids):,} of the {n_rows:,} rows of the token table are trained, those that occur"
 
 
@@ -233,6 +240,22 @@ def adapt_moments(
             if value.ndim == 0 or value.shape == shape:
                 continue
             averages[name] = value[own] if ids is None else value.new_zeros(shape).index_copy_(0, ids, value)
+
+
+def _set_aside(table: Tensor, folder: Path) -> Tensor:
+    """Return a large table on the CPU as a mapped file, of which no step reads anything; if the disk does not hold it,
+    the table itself. The file has no name and ends with the process. Written to, the table is in memory again.
+    """
+    if table.device.type != "cpu" or table.nbytes < LARGE_TABLE:
+        return table
+    numbers = table.contiguous().numpy()
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(numbers.data)
+            file.flush()
+            return torch.from_numpy(np.memmap(file, numbers.dtype, "c", shape=numbers.shape))
+    except OSError:
+        return table
 
 
 def _replace(network: nn.Module, name: str, module: nn.Module) -> None:
