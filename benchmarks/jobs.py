@@ -270,7 +270,7 @@ _WHOLE_RUN = ("seed={seed}", "run_dir={folder}/run", "task=intents", "training.t
 def _beside_before(*words: str, read: Reader = logged, **more: Any) -> tuple[Side, Side]:
     """Return finetuning by our defaults, and the same by an earlier commit."""
     arguments = ("-m", "encoderlab", "finetune", *_WHOLE_RUN, "baselines=false", *words)
-    mine = Side(OURS, arguments, read, small=("dataset.limit=400", "training.epochs=1"), **more)
+    mine = Side(OURS, arguments, read, small=("dataset.limit=400",), **more)
     return mine, replace(mine, name="before", needs=("before",), environment=_BEFORE)
 
 
