@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from benchmarks.jobs import JOBS, OURS, Job, Numbers, Side
 from benchmarks.processes import (
+    BEFORE,
     busy_processes,
     finished,
     grid,
@@ -71,6 +73,7 @@ def run_job(name: str, settings: Settings) -> str:
         if not settings.small:  # the first round must find nothing prepared
             environment["ENCODERLAB_CACHE"] = f"{work}/cache"
         places = {"work": work, "threads": threads, "shared": str(settings.shared), "minilm": str(minilm_folder())}
+        places["before"] = os.environ.get(BEFORE, "")
         for arguments in job.setup:
             finished(python(*(word.format_map(places) for word in arguments)), environment)
         roofs = {}
@@ -93,7 +96,8 @@ def _round(
                 here = {**places, "round": of_round, "folder": folder, "seed": str(seed)}
                 command = python(*(word.format_map(here) for word in side.command(small=small)))
                 with busy_processes(side.busy):
-                    done = finished(command, {**environment, **side.environment})
+                    own = {name: value and value.format_map(here) for name, value in side.environment.items()}
+                    done = finished(command, {**environment, **own})
                 numbers[side.name] = {**side.read(done, Path(folder)), "peak_memory": done.peak_memory}
             print(
                 f"  round {seed + 1}, {side.name}: {job.metric} {numbers[side.name].get(job.metric)}", file=sys.stderr

@@ -29,9 +29,9 @@ class Side:
     """One of the programs to compare.
 
     `arguments` are Python's, with places such as {steps} to be filled in; `small` are added where only a few
-    `small_steps` are wanted. `needs` names what has to be there: hub, shared, minilm, or a package. `shape` is the
-    model's where it differs from the job's. It runs beside `busy` other processes that keep a core busy each, and with
-    `environment`, in which None unsets a variable.
+    `small_steps` are wanted. `needs` names what has to be there: hub, shared, minilm, before (a checkout of an earlier
+    commit, which BENCHMARK_BEFORE names), or a package. `shape` is the model's where it differs from the job's. It runs
+    beside `busy` other processes that keep a core busy each, and with `environment`, in which None unsets a variable.
     """
 
     name: str
@@ -261,6 +261,45 @@ FAMILIES = {
     ),
 }
 
+# Tables of which few rows occur: peak memory and speed of whole runs, by our defaults, beside an earlier commit
+
+_BEFORE = {"PYTHONPATH": "{before}/src"}
+_WHOLE_RUN = ("seed={seed}", "run_dir={folder}/run", "task=intents", "training.threads={threads}")
+
+
+def _beside_before(*words: str, read: Reader = logged, **more: Any) -> tuple[Side, Side]:
+    """Return finetuning by our defaults, and the same by an earlier commit."""
+    arguments = ("-m", "encoderlab", "finetune", *_WHOLE_RUN, "baselines=false", *words)
+    mine = Side(OURS, arguments, read, small=("dataset.limit=400",), **more)
+    return mine, replace(mine, name="before", needs=("before",), environment=_BEFORE)
+
+
+def _of_a_hundred_languages(shape: str, what: str, metric: str, *words: str, rows: int, steps: int) -> Job:
+    """Return the job of an encoder of that shape on some rows of the built-in task, of whose pieces they have few."""
+    sides = _beside_before(f"init_from={_FROM}", f"dataset.limit={rows}", *words)
+    data = ("--model", _FROM, "--data", "intents", "--batch", "32", "--limit", str(rows), *_PEER)
+    program = ("-m", "benchmarks.peers.trainer", *data)
+    peer = Side("trainer", program, printed, steps=steps, small_steps=5, needs=("accelerate",))
+    setup = (("-m", "benchmarks.families", shape, _FROM),)
+    return Job(f"finetuning an encoder of {what}, batch 32: {metric}", (*sides, peer), metric, setup=setup)
+
+
+_MULTILINGUAL = ("multilingual_minilm", "the shape of the multilingual MiniLM (12 layers of 384, 250,002 pieces)")
+_XLM_R = ("xlm_roberta", "XLM-R-base's shape (12 layers of 768, 250,002 pieces)")
+_TRIAL = ("training.steps=60", "training.log_every=10", "training.evaluate_every=1000000", "training.keep=last")
+TABLES = {
+    "memory_multilingual": _of_a_hundred_languages(
+        *_MULTILINGUAL, "peak_memory", "training.epochs=1", rows=3_000, steps=30
+    ),
+    "memory_xlm_roberta": _of_a_hundred_languages(*_XLM_R, "peak_memory", "training.epochs=1", rows=1_000, steps=10),
+    "speed_multilingual": _of_a_hundred_languages(*_MULTILINGUAL, "tokens_per_second", *_TRIAL, rows=3_000, steps=30),
+    "speed_box": Job(
+        "finetuning mini-en on the built-in task by our defaults, without evaluations: real tokens/s",
+        _beside_before("training.steps=400", "training.log_every=10", "training.evaluate_every=1000000"),
+        "tokens_per_second",
+    ),
+}
+
 # A machine that does other things, too: as people start the two, so that neither is told how many threads to have
 
 _UNSET = {"OMP_NUM_THREADS": None, "OMP_WAIT_POLICY": None, "GOMP_SPINCOUNT": None}
@@ -420,4 +459,13 @@ STARTING = {
     ),
 }
 
-JOBS: Mapping[str, Job] = {**TRAINING, **FINETUNING, **FAMILIES, **LOADED, **PRETRAINING, **STARTING, **PREDICTION}
+JOBS: Mapping[str, Job] = {
+    **TRAINING,
+    **FINETUNING,
+    **FAMILIES,
+    **TABLES,
+    **LOADED,
+    **PRETRAINING,
+    **STARTING,
+    **PREDICTION,
+}

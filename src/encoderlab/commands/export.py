@@ -11,8 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import safetensors.torch
-
 from encoderlab.config.commands import ExportConfig, ExportFormat, OpenRunConfig
 from encoderlab.errors import SettingError
 from encoderlab.exchange.config_json import sentence_settings
@@ -44,6 +42,7 @@ from encoderlab.runs.model_folder import (
 )
 from encoderlab.system.files import written_whole
 from encoderlab.system.messages import say
+from encoderlab.system.tensor_files import write_tensors
 from encoderlab.training.config import Precision
 
 
@@ -79,8 +78,7 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     with written_whole("path", path) as temporary:
         temporary.mkdir(parents=True)
         write_json(temporary / "config.json", fields)
-        content = safetensors.torch.save(weights, metadata={"format": "pt"})
-        (temporary / "model.safetensors").write_bytes(content)  # safetensors' own writer lets no other user read it
+        write_tensors(temporary / "model.safetensors", weights, {"format": "pt"})
         if task.heads == HeadSizes():
             _write_sentence_settings(temporary, opened)
         write_tokenizer(temporary, model, has_segments=fields.get("type_vocab_size", 0) >= 2)

@@ -34,6 +34,7 @@ from encoderlab.training.config import Keep, seconds_of, steps_per_epoch, total_
 from encoderlab.training.distribution import distribute
 from encoderlab.training.loop import Learner, Step, StepsWithinMemory, horizon_of
 from encoderlab.training.loss import LabelWeights
+from encoderlab.training.occurring_rows import adapt_moments, decay_recorder, rows_left_out, trained_ids
 from encoderlab.training.optimizer import build_optimizer
 
 CHECKPOINTS_KEPT = 2  # so that another is left if the newest is damaged
@@ -209,9 +210,11 @@ class TrainState:
             self.stream.share_with(self.processes)
         self.progress = Progress()
         self.distributed = distribute(model.network, training, self.processes, model.compute.device)
+        optimizer = build_optimizer(self.distributed.network, training, model.compute.precision)
+        self.record_decay = decay_recorder(self.distributed.network, optimizer)
         self.learner = Learner(
             self.distributed.for_forward,
-            build_optimizer(self.distributed.network, training, model.compute.precision),
+            optimizer,
             training,
             model.compute,
             processes=self.processes,
@@ -228,8 +231,11 @@ class TrainState:
 
     def remaining_steps(self) -> Iterator[Step]:
         """Yield each step that the run still has to take, after it has been taken; none if it has stopped early."""
-        if not self.progress.stops_early(self.model.config.training.patience):
-            yield from self.steps.take(self.learner, self.horizon, self.progress.step)
+        if self.progress.stops_early(self.model.config.training.patience):
+            return
+        for step in self.steps.take(self.learner, self.horizon, self.progress.step):
+            self.record_decay()
+            yield step
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state, complete on the main process, as plain values. Raises as `NonFiniteGuard.read` does."""
@@ -237,6 +243,7 @@ class TrainState:
         state = {
             "step": self.progress.step,
             "optimizer": self.distributed.optimizer_state(self.learner.optimizer),
+            "token_rows": trained_ids(self.distributed.network),
             "progress": asdict(self.progress),
             "budget_spent": self.horizon.spent(),
             "micro_batches": asdict(self.steps.micro_batches),
@@ -257,7 +264,9 @@ class TrainState:
             raise ValueError("it belongs to another tokenizer")
         with self.processes.connection_watched():
             self.distributed.load(weights)
-        self.distributed.load_optimizer_state(self.learner.optimizer, state["optimizer"])
+        optimizer = self.learner.optimizer
+        adapt_moments(state["optimizer"], state.get("token_rows"), self.distributed.network, optimizer)
+        self.distributed.load_optimizer_state(optimizer, state["optimizer"])
         self.progress = Progress(**state["progress"])
         self.horizon.resume(state["budget_spent"])
         if state["accumulate"] == self.model.config.training.accumulate:
@@ -341,12 +350,15 @@ def dry_run(model: Model, trained_on: Rows, rows: Mapping[str, Rows]) -> None:
 
     # Print the estimate.
     frozen = sum(weight.numel() for weight in network.parameters() if not weight.requires_grad)
-    parts = ", ".join(f"{part} {n:,}" for part, n in network.parameters_by_part().items())
+    left_out = rows_left_out(network)
+    by_part = network.parameters_by_part()
+    by_part["embeddings"] += left_out
+    parts = ", ".join(f"{part} {n:,}" for part, n in by_part.items())
     within = f" within training.budget={training.budget}" if budget else ""
     peak = _peak_memory(model.compute.device)
     lines = {
         f"{config.command} {config.task.name}, seed {config.seed}": "dry run: only the cache is written",
-        "Parameters": f"{network.n_parameters:,} ({parts}){f'; {frozen:,} frozen' if frozen else ''}",
+        "Parameters": f"{network.n_parameters + left_out:,} ({parts}){f'; {frozen:,} frozen' if frozen else ''}",
         "Choices": "; ".join([*model.choices, str(model.micro_batches)]),
         "Rows": ", ".join(f"{len(split_rows):,} {name}" for name, split_rows in {**rows, "train": trained_on}.items()),
         "Steps": f"{'about ' if budget else ''}{steps:,}{within} of {training.batch_size} rows "

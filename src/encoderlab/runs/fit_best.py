@@ -7,7 +7,7 @@ before, where that takes seconds.
 
 from __future__ import annotations
 
-import copy
+import gc
 import sys
 import time
 from collections.abc import Mapping
@@ -31,12 +31,14 @@ from encoderlab.runs.frozen import SHORTEST_RUN, set_linear_head, wants_linear_h
 from encoderlab.runs.model import Model
 from encoderlab.runs.resume import continues_from_checkpoint
 from encoderlab.runs.run import Run
+from encoderlab.system.device import return_freed_memory
 from encoderlab.system.processes import SINGLE_PROCESS, stop_if_interrupted
 from encoderlab.tasks.rows import ExampleRows, PartOfRows
 from encoderlab.training.batches import Rows
 from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import ALL_LAYERS, Keep
 from encoderlab.training.distribution import is_sharded
+from encoderlab.training.occurring_rows import copied, put_back_rows
 
 FOLDS = 3
 MOST_WORK = 60_000 * 3_200_000  # tokens times parameters of layers that a run reads: 5 s of mini-en on two quiet cores
@@ -59,15 +61,22 @@ class HeadAlone:
 def fit_best(model: Model, trained_on: Rows, validation: Rows | None, run: Run, head_alone: HeadAlone | None) -> Result:
     """Train the model as `fit` does, and leave the weights of the `head_alone` in it if these are better on validation,
     or were asked for. Raises as `fit` does.
+
+    Rows of the token table that were not trained are put back into it.
     """
-    if head_alone is None:
-        return fit(model, trained_on, validation, run)
-    if head_alone.chosen is not None:
-        return _keep_head_alone(model, head_alone, head_alone.chosen)
-    result = fit(model, trained_on, validation, run)
-    assert validation is not None, "the head alone was to be compared on it"
-    checkpoint, note = _keep_better(model, head_alone, validation, result.checkpoint)
-    return Result(checkpoint, result.throughput, [note, *result.notes])
+    if head_alone is not None and head_alone.chosen is not None:
+        result = _keep_head_alone(model, head_alone, head_alone.chosen)
+    else:
+        result = fit(model, trained_on, validation, run)
+        if head_alone is not None:
+            assert validation is not None, "the head alone was to be compared on it"
+            checkpoint, note = _keep_better(model, head_alone, validation, result.checkpoint)
+            result = Result(checkpoint, result.throughput, [note, *result.notes])
+    # Gradients and moments are no longer needed, and a large table needs their memory.
+    gc.collect()
+    return_freed_memory()
+    put_back_rows(model.network)
+    return result
 
 
 def _keep_head_alone(model: Model, head_alone: HeadAlone, checkpoint: dict[str, Any]) -> Result:
@@ -167,7 +176,7 @@ def fit_head_alone(
 
 def _copy(model: Model) -> Model:
     """Return a copy of a model that can be trained by this process without changing the model."""
-    return replace(model, network=copy.deepcopy(model.network), processes=SINGLE_PROCESS)
+    return replace(model, network=copied(model.network), processes=SINGLE_PROCESS)
 
 
 # Which of the two is better

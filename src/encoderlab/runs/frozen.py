@@ -107,7 +107,7 @@ def _cache_key(model: Model, split: Split) -> str:
     digest.update(f"{model.tokenizer.fingerprint} {model.shape} {model.compute.precision}".encode())
     for name, weight in model.network.encoder.state_dict().items():
         digest.update(name.encode())
-        digest.update(weight.float().cpu().numpy().tobytes())
+        digest.update(weight.float().cpu().contiguous().numpy())
     return digest.hexdigest()[:24]
 
 

@@ -68,9 +68,9 @@ class Model:
     `config` has the settings it was trained with, those of the encoder (`shape`) in full; `config.dataset` is None if
     there was no run, as for an encoder alone. `provenance` is None while it is trained. `pooler` holds the weights of
     BERT's pooler (`pool.dense.*`) that came with an encoder without a head: only a run that starts from it uses them.
-    `label_weights` weigh the labels in the loss, `micro_batches` says how its batches are divided, and `compiled`
-    whether the encoder is compiled, and why not. The `processes` share its scoring. `novelty` says how unlike the
-    training texts a text is (None: not known).
+    `label_weights` weigh the labels in the loss, `micro_batches` says how its batches are divided, `trained_rows` which
+    rows of its token table are trained, and `compiled` whether the encoder is compiled, and why not. The `processes`
+    share its scoring. `novelty` says how unlike the training texts a text is (None: not known).
     """
 
     config: RunConfig
@@ -82,6 +82,7 @@ class Model:
     processes: Processes = SINGLE_PROCESS
     label_weights: LabelWeights | None = None
     micro_batches: MicroBatchCount = WHOLE_BATCHES
+    trained_rows: str | None = None
     compiled: str | None = None
     novelty: Novelty | None = None
 
@@ -172,6 +173,8 @@ class Model:
         lines = [str(compute) if sharing is None else f"{compute}, {sharing}", f"attention: {kernel}"]
         if self.compiled is not None:
             lines[-1] += f", {self.compiled}"
+        if self.trained_rows is not None:
+            lines.append(self.trained_rows)
         return lines
 
     def rows(self, examples: Sequence[Example]) -> ExampleRows:

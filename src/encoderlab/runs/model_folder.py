@@ -35,6 +35,7 @@ from encoderlab.shipped import shipped_folder, suggestion
 from encoderlab.system.device import set_up_compute
 from encoderlab.system.files import MANIFEST, atomic_write, differing_files, expanded, write_manifest
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
+from encoderlab.system.tensor_files import write_tensors
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.multilabel import MultilabelConfig
 from encoderlab.tasks.pretraining import PretrainingConfig, SecondSentence
@@ -78,8 +79,7 @@ def save_model(model: Model, folder: Path, card: str) -> None:
 
 def write_model(folder: Path, model: Model, weights: dict[str, Tensor], metadata: dict[str, str]) -> None:
     """Write the content of a model folder, and its manifest, to an existing folder: the `weights` with `metadata`."""
-    content = safetensors.torch.save(weights, metadata=metadata)
-    (folder / "model.safetensors").write_bytes(content)  # safetensors' own writer has no errno for a full disk
+    write_tensors(folder / "model.safetensors", weights, metadata)
     model.tokenizer.save(folder / "tokenizer.json")
     config = json.dumps(config_json(model), indent=2, ensure_ascii=False) + "\n"
     (folder / "config.json").write_text(config, encoding="utf-8")
@@ -321,7 +321,12 @@ def _of_huggingface(folder: Path) -> Model:
     task = task_config.build(tokenizer, model.labels, _stated_length(folder, shape.reach))
     network = network_of(shape, task, weights)
     own = network.state_dict()
-    pooler = {name: weight.float() for name, weight in weights.items() if name.startswith("pool.") and name not in own}
+    pooler = {}
+    for name, weight in weights.items():
+        if name.startswith("pool.") and name not in own:
+            pooler[name] = weight.to(
+                torch.float32, copy=True
+            )  # not a part of the file, which would stay in memory whole
     return Model(config, task, network, UNASSIGNED, Provenance(NOT_KNOWN, None, {}), pooler)
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -35,10 +36,11 @@ from encoderlab.system.device import Compute, set_up_compute
 from encoderlab.system.messages import print_lines
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.rows import ExampleRows
-from encoderlab.training.batches import MicroBatchCount, Rows
+from encoderlab.training.batches import MicroBatchCount, Rows, RowStream
 from encoderlab.training.compilation import compile_encoder, seconds_uncompiled
 from encoderlab.training.config import Optimizer, length_in_words, seconds_of, steps_per_epoch, total_steps
 from encoderlab.training.distribution import is_sharded
+from encoderlab.training.occurring_rows import rows_left_out, train_occurring_rows
 from encoderlab.training.optimizer import freeze
 
 if TYPE_CHECKING:
@@ -90,7 +92,7 @@ class PreparedRun:
         length = length_in_words(model.config.training, len(self.trained_on), evaluated=evaluated, epoch=epoch)
         if self.head_alone is not None and self.head_alone.chosen is not None:
             length = "no steps: the head is a logistic regression on the encoder's vectors"
-        parameters = f"{model.network.n_parameters:,} parameters"
+        parameters = f"{model.network.n_parameters + rows_left_out(model.network):,} parameters"
         print_lines(parameters, *model.choices, str(model.micro_batches), length, f"run folder {run.folder}")
 
 
@@ -146,7 +148,9 @@ def prepare(typed: RunConfig, processes: Processes, *, scored: bool = True) -> P
         trained_on = further.after(trained_on, model)
         notes += further.notes
 
-    # What is set once the rows are known: a head that starts at a linear model, the head alone, a compiled encoder.
+    # What is set once the rows are known: which rows of the token table are trained, a head that starts at a linear
+    # model, the head alone, a compiled encoder.
+    model.trained_rows = choose_token_rows(model, trained_on, rows.get("validation"))
     head_alone = None
     if isinstance(data, Data) and not config.dry_run:
         head_alone, more = prepare_head_alone(model, data, rows, trained_on)
@@ -333,6 +337,21 @@ def choose_further_texts(
     for note in further.notes:
         print(note, file=sys.stderr)
     return further
+
+
+def choose_token_rows(model: Model, trained_on: Rows, validation: Rows | None) -> str:
+    """Train only the rows of the token table that occur in what a fit reads, where that pays; return in words what was
+    done.
+
+    The rows of any other text are read, but not trained; `fit_best` puts all together again.
+    """
+    if is_sharded(model.config.training, model.processes):
+        return "all rows of the token table are trained: its weights are sharded"
+    if isinstance(trained_on, RowStream):
+        return "all rows of the token table are trained: the texts of a stream are not known beforehand"
+    read = [trained_on] if validation is None else [trained_on, validation]
+    texts = chain.from_iterable(rows.token_ids() for rows in read)
+    return train_occurring_rows(model.network, texts, model.tokenizer.special_ids, model.config.cache)
 
 
 def start_at_linear_head(model: Model, data: Data, trained_on: Rows) -> list[str]:

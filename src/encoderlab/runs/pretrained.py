@@ -149,9 +149,9 @@ def tokenizer_for(config: RunConfig, data: Data | Documents, start: Model | None
 def load_into(network: EncoderWithHeads, start: Model, labels: Sequence[str] = ()) -> list[str]:
     """Copy the weights of `start` into `network`; return the names of the parts that stay fresh.
 
-    The encoder is copied whole, with tables cut to the rows that are needed. Heads of a task are always fresh, except
-    those of continued pretraining, and the head of pairs only if it has the same `labels`. A `network` of shapes only
-    stays one.
+    The encoder is taken over whole, with tables cut to the rows that are needed. Heads of a task are always fresh,
+    except those of continued pretraining, and the head of pairs only if it has the same `labels`. A `network` of shapes
+    only stays one. Otherwise it shares the memory of `start`, which must not be used any more once a step is taken.
     """
     theirs = start.weights
     continues = "masked_token_head.bias" in theirs and list(labels) == start.labels
@@ -167,6 +167,11 @@ def load_into(network: EncoderWithHeads, start: Model, labels: Sequence[str] = (
             copied[name] = pretrained
     assert all(name in copied for name in own if name.startswith("encoder."))
     if network.has_weights:
+        # A parameter takes the memory of its pretrained values: with a table of a hundred languages, a second copy of
+        # the encoder is half a gigabyte or more.
+        for name, weight in network.named_parameters():
+            if name in copied and copied[name].dtype is weight.dtype and copied[name].device == weight.device:
+                weight.data = copied[name]
         network.load_state_dict(copied, strict=False)
     return sorted({name.rpartition(".")[0] for name in own if name not in copied})
 

@@ -194,6 +194,13 @@ def _keep_freed_memory() -> None:
         library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
+def return_freed_memory() -> None:
+    """Return what `_keep_freed_memory` keeps to the system, after the last step, if the system supports that."""
+    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if hasattr(library, "malloc_trim"):
+        library.malloc_trim(0)  # pyright: ignore[reportOptionalMemberAccess]
+
+
 def _choose_device(name: str, setting: str, processes: Processes) -> torch.device:
     """Return the device of this process. Several processes of a machine have a GPU each, or share its cores."""
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}

@@ -6,7 +6,7 @@ Those of examples are the same every epoch; those of documents are drawn (`tasks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,6 +15,8 @@ import torch
 from encoderlab.batch import Batch, TeacherOutputs
 from encoderlab.data.token_store import Column, TokenStore, joined, lengths_of
 from encoderlab.tasks.sequences import SequenceFormat
+
+ROWS_AT_A_TIME = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,10 @@ class ExampleRows:
     def windows(self) -> np.ndarray:
         """Return in how many windows each row is read; 1 for a single sequence: [rows]."""
         return self.format.n_windows(*lengths_of(self.store))
+
+    def token_ids(self) -> Iterator[np.ndarray]:
+        for start in range(0, len(self.store), ROWS_AT_A_TIME):
+            yield self.format.gather(self.store, np.arange(start, min(start + ROWS_AT_A_TIME, len(self.store)))).ids
 
     def n_targets(self) -> np.ndarray:
         """Return how many predictions each row has: one, or one for each word that is read: [rows]."""

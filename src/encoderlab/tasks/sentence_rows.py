@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,8 @@ from encoderlab.data.token_store import TokenStore, indices_of
 from encoderlab.tasks.rows import side_by_side
 from encoderlab.tasks.sequences import longest_first
 from encoderlab.tasks.vectors import DocumentTask
+
+TOKENS_AT_A_TIME = 1_000_000
 
 Places = np.ndarray  # indices of sentences in the store: int32 if that is enough, otherwise int64
 
@@ -163,6 +166,11 @@ class SentenceRows:
         """Return the share of one epoch's rows that were longer than the model reads."""
         first, second = self.epoch(0, 0).tokens(slice(None))
         return float((first + second > self.room).mean()) if len(self) else 0.0
+
+    def token_ids(self) -> Iterator[np.ndarray]:
+        ids = self.store["input_ids"].values
+        for start in range(0, len(ids), TOKENS_AT_A_TIME):
+            yield ids[start : start + TOKENS_AT_A_TIME]
 
 
 class SentenceEpoch:

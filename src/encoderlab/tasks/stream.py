@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch.distributed
 
 from encoderlab.data.dataset import Pack
@@ -62,6 +63,9 @@ class StreamedRows:
 
     def truncated_share(self) -> float:
         return self.sample.truncated_share()
+
+    def token_ids(self) -> Iterator[np.ndarray]:
+        return self.sample.token_ids()
 
     def share_with(self, processes: Processes) -> None:
         """Divide the reading of all further windows among the `processes`, each of which calls this."""

@@ -73,6 +73,10 @@ class Rows(Protocol):
         """Return the share of the rows that were longer than the model reads."""
         ...
 
+    def token_ids(self) -> Iterator[np.ndarray]:
+        """Yield the ids of all tokens that any epoch may have, some rows at a time; of a stream, of what is read."""
+        ...
+
 
 @runtime_checkable
 class RowStream(Protocol):

@@ -7,7 +7,6 @@ folder whose manifest verifies, never a link.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -27,6 +26,7 @@ from torch import Tensor, nn
 from encoderlab.errors import DataError
 from encoderlab.system import files
 from encoderlab.system.processes import Processes
+from encoderlab.system.tensor_files import write_tensors
 
 WEIGHTS = "model.safetensors"
 STATE = "state.pt"
@@ -44,14 +44,15 @@ def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: 
     final = folder / f"step-{step}"
     if final.exists():  # it is damaged, or the run would have resumed from it, and it could not be moved
         _set_aside(final)
-    held = io.BytesIO()  # if torch.save writes to a file itself, its error does not name a full disk
-    torch.save(state, held)
-    contents = {WEIGHTS: safetensors.torch.save(weights), STATE: held.getbuffer()}
     with files.atomic_write(final) as temporary:
         temporary.mkdir()
-        for name, content in contents.items():
-            files.write_synced(temporary / name, content)
-        files.write_manifest(temporary, contents, step=step)
+        # Nothing is copied in memory first: weights and moments together may be three times the model.
+        write_tensors(temporary / WEIGHTS, weights)
+        with (temporary / STATE).open("wb") as file:  # if torch.save opens it, its error does not name a full disk
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        files.write_manifest(temporary, (WEIGHTS, STATE), step=step)
         _sync_folder(temporary)
     _sync_folder(folder)
     return final

@@ -22,6 +22,7 @@ from encoderlab.model.heads import EncoderWithHeads
 from encoderlab.system.processes import Processes
 from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import Sharding, TrainingConfig
+from encoderlab.training.occurring_rows import untouched_rows, with_whole_table
 
 
 class WholeNetwork:
@@ -49,7 +50,7 @@ class WholeNetwork:
         """Load the main process's weights on all processes."""
         if self.processes.is_main:
             self.network.load_state_dict(weights)
-        self.processes.broadcast_tensors(list(self.network.state_dict().values()))
+        self.processes.broadcast_tensors([*self.network.state_dict().values(), *untouched_rows(self.network)])
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
         """Return the optimizer's state, whole and numbered as one process would number it, to the main process."""
@@ -106,7 +107,7 @@ class ShardedNetwork(WholeNetwork):
         from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 
         options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-        mine: Any = weights if self.processes.is_main else {}
+        mine: Any = with_whole_table(weights, self.original) if self.processes.is_main else {}
         set_model_state_dict(self.network, mine, options=options)
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
