@@ -20,6 +20,7 @@ settings are decided in the order of the table; each function decides one row.
 | training.keep, patience | `settle_validation` | the numbers of validation rows and labels |
 | training.accumulate | `settle_micro_batches` | the task, the longest row, the device's memory |
 | training.device, precision, threads | `set_up_compute`, before | this machine |
+| training.precision, threads | `with_fastest_choice`, after | how long some steps take |
 | training.compile | `compile_if_it_pays`, after | the device, how long the run is |
 """
 
@@ -89,7 +90,7 @@ class Facts:
 
 
 def settle(config: AnyRunConfig, facts: Facts) -> tuple[AnyRunConfig, list[str]]:
-    """Return the settings of a run after all decisions of the table but the last two rows, and a note on each that a
+    """Return the settings of a run after all decisions of the table but the last three rows, and a note on each that a
     user may want to know.
 
     Raises SettingError if settings contradict the starting encoder, DataError if no rows can be made of the data.

@@ -124,6 +124,11 @@ class TrainingConfig:
     )
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
     threads: int | None = setting(None, "CPU threads of a process; null: one per idle core.", minimum=1, maximum=1024)
+    measure: bool = setting(
+        True,
+        "Before a run of 500 steps or more on a CPU, time a few with each precision and fewer threads, as far as they "
+        "are left open, and take the fastest; with deterministic, in sweeps and in folds this is not done.",
+    )
     sharding: Sharding = setting(
         Sharding.none,
         "With several processes: none (each holds all weights) or full (sharded, for models too large for one GPU).",
