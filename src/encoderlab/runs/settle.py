@@ -40,6 +40,7 @@ from encoderlab.tasks.classification import is_uneven
 from encoderlab.tasks.task import TaskConfig
 from encoderlab.training.batches import initial_micro_batches
 from encoderlab.training.config import (
+    ENOUGH_EPOCHS,
     MANY_LABELS,
     Batching,
     Keep,
@@ -278,8 +279,13 @@ def settle_epochs(
     Windows do not change the number of epochs: a row is one example, however much of it is read.
     """
     n_tokens = int(np.minimum(lengths, max_length).sum())
-    many_labels = training.many_labels_passes if len(facts.labels) >= MANY_LABELS else 1
-    return resolve_by_rows(training, len(lengths), n_tokens, max(task.length_factor, many_labels))
+    epochs = resolve_by_rows(training, len(lengths), n_tokens, task.length_factor).epochs
+    if epochs is not None and len(facts.labels) >= MANY_LABELS:
+        factor = max(task.length_factor, training.many_labels_passes)
+        longer = resolve_by_rows(training, len(lengths), n_tokens, factor).epochs
+        assert longer is not None, "neither steps nor a budget decide"
+        epochs = min(longer, max(epochs, ENOUGH_EPOCHS))
+    return resolve_by_rows(replace(training, epochs=epochs), len(lengths), n_tokens)
 
 
 def settle_learning_rate(

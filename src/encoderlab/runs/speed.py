@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
-from statistics import median
+from operator import truediv
+from statistics import mean, median
 from time import perf_counter
 
 import torch
@@ -53,12 +54,13 @@ def with_fastest_choice(model: Model, trained_on: Rows, *, resumed: bool) -> Com
     choices = _choices(model.config.training, compute)
     if resumed or len(choices) < 2 or not _can_be_timed(model, trained_on):
         return compute
-    speeds = _speeds(model, trained_on, choices)
-    if not speeds:
+    seconds = _seconds_of_steps(model, trained_on, choices)
+    if not seconds:
         return compute
 
-    # The rules' choice is the first, whose speed is 1.
+    # The rules' choice is the first, whose speed is 1. Other load on the machine affects the steps on one batch alike.
     first = choices[0]
+    speeds = {choice: median(map(truediv, seconds[first], seconds[choice])) for choice in choices}
     fastest = max(speeds, key=lambda choice: speeds[choice])
     if speeds[fastest] < GAIN:
         fastest = first
@@ -74,6 +76,7 @@ def with_fastest_choice(model: Model, trained_on: Rows, *, resumed: bool) -> Com
         prediction_threads=compute.threads,
         follows_load=compute.follows_load and fastest.threads == compute.threads,
         speeds={str(choice): round(speed, 2) for choice, speed in speeds.items()},
+        step_seconds=mean(seconds[fastest]),
     )
 
 
@@ -97,33 +100,29 @@ def _can_be_timed(model: Model, trained_on: Rows) -> bool:
     return training.budget is not None or total_steps(training, len(trained_on)) >= LEAST_STEPS
 
 
-def _speeds(model: Model, trained_on: Rows, choices: Sequence[Choice]) -> Mapping[Choice, float]:
-    """Return how many times as fast as with the first choice a step is with each; {} if steps take long, or are not
-    finite.
-
-    All choices compute the same batches in turn, so other load on the machine affects all alike.
+def _seconds_of_steps(model: Model, trained_on: Rows, choices: Sequence[Choice]) -> Mapping[Choice, list[float]]:
+    """Return how long each of some steps takes with each choice, which compute the same batches in turn; {} if steps
+    take long, or are not finite.
     """
     generators = random_state(model.compute.device)
     threads = torch.get_num_threads()
     state = TrainState(model, trained_on)
     batches = list(islice(state.steps.batches.steps(0, model.micro_batches.number), BATCHES))
-    ratios: dict[Choice, list[float]] = {choice: [] for choice in choices}
+    taken: dict[Choice, list[float]] = {choice: [] for choice in choices}
     try:
         for round_number, batch in product(range(ROUNDS), batches):
-            of_first = 0.0
             for choice in choices:
                 stop_if_interrupted(model.processes)
                 seconds = _seconds(state.learner, batch, choice)
-                of_first = of_first or seconds
-                if not seconds or of_first > LONGEST_STEP:
+                if not seconds or (choice == choices[0] and seconds > LONGEST_STEP):
                     return {}
                 if round_number > 0:
-                    ratios[choice].append(of_first / seconds)
+                    taken[choice].append(seconds)
     finally:
         state.distributed.finish()
         torch.set_num_threads(threads)
         set_random_state(generators, model.compute.device)
-    return {choice: median(of_choice) for choice, of_choice in ratios.items()}
+    return taken
 
 
 def _seconds(learner: Learner, micro_batches: Sequence[Batch], choice: Choice) -> float:

@@ -45,8 +45,9 @@ class Compute:
     `reason` says why that precision was picked, and `threads_reason` why there are fewer threads than cores, if there
     are; `follows_load` says that they may change while a run trains, with what else the machine does. `deterministic`
     means that kernels round the same way in every run wherever there is a choice; see docs/evaluate_and_compare.md.
-    `processes` of a run share this machine. `speeds` are those of the choices that were timed, relative to the first;
-    predictions may then have more threads than steps: `prediction_threads` (None: as many).
+    `processes` of a run share this machine. `speeds` are those of the choices that were timed, relative to the first,
+    and a step takes about `step_seconds` (None: not timed). Predictions may have more threads than steps,
+    `prediction_threads` (None: as many).
     """
 
     device: torch.device
@@ -59,6 +60,7 @@ class Compute:
     processes: int = 1
     prediction_threads: int | None = None
     speeds: Mapping[str, float] = field(default_factory=dict)
+    step_seconds: float | None = None
 
     def autocast(self) -> AbstractContextManager:
         """Run the enclosed forward pass in `precision`."""
