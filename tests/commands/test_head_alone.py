@@ -75,10 +75,26 @@ def test_the_finetuned_model_is_kept_where_it_is_better(command, line, shipped, 
     assert not encoder_is(tmp_path / "run", shipped)
 
 
-def test_of_equal_scores_the_finetuned_model_is_kept(command, line, tmp_path):
+def test_of_equal_scores_the_model_of_the_lowest_loss_is_kept(command, line, tmp_path, capsys):
     command(*line, "training.learning_rate=0.01", "training.epochs=20", "run_dir=run")
+    assert "head alone" in capsys.readouterr().err.partition("step ")[0], "its score comes before the first evaluation"
     compared = report_of(tmp_path / "run")["checkpoint"]["head_alone"]
-    assert compared["accuracy"] == compared["finetuned_accuracy"] == 1 and not compared["kept"]
+    assert compared["accuracy"] == compared["finetuned_accuracy"] == 1
+    losses = compared["calibrated_loss"]
+    assert losses.keys() == {"finetuned", "head_alone", "average"}
+    assert losses[compared["kept_model"]] == min(losses.values())
+
+
+def test_the_average_of_two_level_models_is_a_model_like_any_other(command, line, shipped, tmp_path, monkeypatch):
+    losses = iter((0.3, 0.2, 0.1))  # of the finetuned model, the head alone and their average
+    monkeypatch.setattr("encoderlab.runs.fit_best.calibrated_loss", lambda *_: next(losses))
+    command(*line, "training.learning_rate=0.01", "training.epochs=20", "run_dir=run")
+    report = report_of(tmp_path / "run")
+    assert report["checkpoint"]["head_alone"]["kept_model"] == "average"
+    assert report["checkpoint"]["step"] > 0 and report["splits"]["test"]["accuracy"] == 1
+    assert not encoder_is(tmp_path / "run", shipped)
+    command("eval", "run=run", "split=test", "run_dir=again")
+    assert report_of(tmp_path / "again")["splits"]["test"]["accuracy"] == report["splits"]["test"]["accuracy"]
 
 
 @pytest.mark.slow

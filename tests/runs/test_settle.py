@@ -272,8 +272,20 @@ TABLE = [
     (
         "many labels",
         {"many_labels_passes": 2},
-        {"labels": {f"{n:02}": 100 for n in range(60)}},
+        {"labels": {f"{n:02}": 150 for n in range(60)}},
+        {"training.epochs": 7.0},
+    ),
+    (
+        "many labels, each with few rows",
+        {"many_labels_passes": 2},
+        {"labels": {f"{n:02}": 50 for n in range(60)}},
         {"training.epochs": 11.0},
+    ),
+    (
+        "many labels, no more than ten epochs",
+        {"many_labels_passes": 2},
+        {"labels": {f"{n:02}": 70 for n in range(60)}},
+        {"training.epochs": 10.0},
     ),
     (
         "fewer than fifty labels",

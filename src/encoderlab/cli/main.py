@@ -80,6 +80,7 @@ GARBAGE_EVERY = 50_000
 def main() -> None:
     """Run the command that `sys.argv` names, and exit with its code."""
     gc.set_threshold(GARBAGE_EVERY)
+    gc.disable()  # while the command's modules are loaded, see `_call_command`
     atexit.register(gc.freeze)  # the last collections would visit every object of the process: 0.5 s after training
     warnings.filterwarnings("ignore", module=r"sklearn(\.|$)")  # about fits and undefined scores: reports explain these
     logging.raiseExceptions = False  # or Hydra's --info would print a traceback for each line that `head` does not read
@@ -223,6 +224,9 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
     elif line.sweep is not None:
         import_module("encoderlab.sweeps.sweep").sweep(line, call)
         return
+    elif not line.flags:  # only its own flags need Hydra's program, which composes each config twice
+        call(composed(line), line.overrides)
+        return
     errors: list[Exception] = []
 
     def job(config: DictConfig) -> None:
@@ -244,4 +248,7 @@ def _call_command(command: str, processes: Processes, settings: Any, overrides: 
     with processes.connection_watched():
         settings = replace(settings, overrides=list(overrides))
         run_command = getattr(import_module(f"encoderlab.commands.{command}"), command)
+        if not gc.isenabled():  # what the modules hold is no garbage: a collection that visits it all takes 0.1 s
+            gc.freeze()
+            gc.enable()
         run_command(settings, **shared)

@@ -149,6 +149,7 @@ class _TextEstimator(BaseEstimator):
         task = "multilabel" if rows.has_several_labels else self._task
         values = {setting: getattr(self, name) for name, setting in SETTINGS.items()}
         settings = {name: value for name, value in values.items() if value is not None} | dict(self.settings or {})
+        settings.setdefault("training.measure", False)  # two fits with one random_state are to be equal
         line = [f"task={task}", "dataset=files", f"dataset.path={quote(str(path))}"]
         line += [] if rows.examples[0].text_pair is None else [f"dataset.text_pair={TEXT_PAIR}"]
         line += [] if self.init_from is None else [f"init_from={quote(self.init_from)}"]

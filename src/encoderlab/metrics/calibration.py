@@ -80,6 +80,14 @@ def fit_temperature(probabilities: np.ndarray, labels: np.ndarray) -> float | No
     return temperature if _TEMPERATURES[0] * 1.01 < temperature < _TEMPERATURES[1] / 1.01 else None
 
 
+def calibrated_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """Return the cross entropy of `probabilities` [n, classes] at the temperature that fits them: what a model knows,
+    however confident it is.
+    """
+    scaled = at_temperature(probabilities, fit_temperature(probabilities, labels) or 1.0)
+    return -float(np.log(np.maximum(scaled[np.arange(len(labels)), labels], _LEAST)).mean())
+
+
 def at_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:
     """Return softmax(logits / temperature), [n, classes]."""
     logits = np.log(np.maximum(probabilities, _LEAST)) / temperature

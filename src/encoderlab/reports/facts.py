@@ -49,6 +49,7 @@ SURVEY = (
     "training split, and “conflicting label” those that have only other labels there."
 )
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(\.[0-9]*)?")
+PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}  # the values of training.precision, as recorded
 _PLACES = ("run_dir=", "resume=")  # a run is repeated in a new folder
 
 
@@ -63,6 +64,11 @@ def repeat_line(facts: RunFacts) -> str | None:
             if override not in overrides and not override.startswith(_PLACES):
                 return None
     repeated = [override for override in overrides if not override.lstrip("+~").startswith(_PLACES)]
+    hardware = record["hardware"]
+    if hardware.get("speeds"):  # another time, another choice might be the fastest
+        names = {override.lstrip("+").partition("=")[0] for override in overrides}
+        timed = {"precision": PRECISIONS[hardware["precision"]], "threads": hardware["threads"]}
+        repeated += [f"training.{name}={value}" for name, value in timed.items() if f"training.{name}" not in names]
     return printable(" ".join(["encoderlab", record["command"], *map(shlex.quote, repeated)]))
 
 

@@ -15,6 +15,7 @@ from encoderlab.errors import DataError
 from encoderlab.metrics import scores_of_predictions
 from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.metrics.scores import PredictionScores
+from encoderlab.reports.facts import PRECISIONS
 from encoderlab.settings import flat_settings
 
 # Where a run writes, how often it logs, what it computes on and what else it scores do not distinguish experiments.
@@ -76,6 +77,9 @@ def read_run(folder: Path) -> FinishedRun:
             start = settings.pop("init_from", None)
             settings = {"encoder": start or preset, **settings}
         settings["command"] = environment["command"]
+        computed = PRECISIONS.get(environment.get("hardware", {}).get("precision"))
+        if computed is not None and "training.precision" in settings and environment["command"] != "eval":
+            settings["training.precision"] = computed  # which `auto` does not say
         kept = {}
         for name, value in settings.items():
             if name not in NOT_COMPARED and not name.endswith(".schema"):

@@ -58,13 +58,14 @@ def write_png(figure: Figure, path: Path) -> None:
     """Write `figure` to `path` as a PNG of 150 dots per inch.
 
     The canvas computes the layout as it draws. `Figure.savefig` draws everything twice, the first time for the layout
-    alone.
+    alone. Drawn once more, for a page, it keeps its layout.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     figure.set_dpi(150)
     with quietly_drawn():
         FigureCanvasAgg(figure).print_png(path)
+    figure.set_layout_engine("none")
 
 
 @contextmanager

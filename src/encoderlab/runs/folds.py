@@ -84,7 +84,8 @@ def _whole(config: RunConfig) -> tuple[Data, Folded]:
 def _settings_of_fold(config: AnyRunConfig, number: int, **further: Any) -> AnyRunConfig:
     """Return the settings of one fold, of which nothing is resumed unless `further` settings say so."""
     dataset = replace(config.dataset, fold=f"{number}/{config.folds}")
-    own = {"folds": None, "dataset": dataset, "run_dir": None, "resume": None}
+    training = replace(config.training, measure=False)  # folds are compared, and added up
+    own = {"folds": None, "dataset": dataset, "training": training, "run_dir": None, "resume": None}
     return replace(config, **own | further)
 
 

@@ -31,6 +31,7 @@ from encoderlab.runs.records import open_run
 from encoderlab.runs.resume import Began, began, continues_from_checkpoint, settings_to_run_with
 from encoderlab.runs.run import Run
 from encoderlab.runs.settle import Facts, settle
+from encoderlab.runs.speed import with_fastest_choice
 from encoderlab.runs.tracking import check_trackers
 from encoderlab.system.device import Compute, set_up_compute
 from encoderlab.system.messages import print_lines
@@ -129,7 +130,7 @@ def prepare(typed: RunConfig, processes: Processes, *, scored: bool = True) -> P
 
         # Every open setting is decided here, from facts alone. Whoever decides something prints its note; `notes`
         # collects them for the report.
-        compute = compute_for(requested, start_shape, as_begun.threads, processes)
+        compute = compute_for(requested, start_shape, as_begun, processes)
         is_tested = bool(names) or not scored
         facts = gather_facts(tokens, start_shape, teacher, compute, processes, is_tested=is_tested)
         config, notes = settle(requested, facts)
@@ -148,9 +149,13 @@ def prepare(typed: RunConfig, processes: Processes, *, scored: bool = True) -> P
         trained_on = further.after(trained_on, model)
         notes += further.notes
 
-    # What is set once the rows are known: which rows of the token table are trained, a head that starts at a linear
-    # model, the head alone, a compiled encoder.
+    # What is set once the rows are known: which rows of the token table are trained.
     model.trained_rows = choose_token_rows(model, trained_on, rows.get("validation"))
+
+    # What else the machine leaves open is decided by real steps, which leave nothing behind.
+    model.compute = with_fastest_choice(model, trained_on, resumed=requested.resume is not None)
+
+    # A head that starts at a linear model, the head alone, a compiled encoder.
     head_alone = None
     if isinstance(data, Data) and not config.dry_run:
         head_alone, more = prepare_head_alone(model, data, rows, trained_on)
@@ -174,15 +179,13 @@ def open_teacher(config: RunConfig) -> Teacher | None:
     return Teacher.open(config)
 
 
-def compute_for(
-    config: RunConfig, start_shape: ModelConfig | None, threads: int | None, processes: Processes
-) -> Compute:
+def compute_for(config: RunConfig, start_shape: ModelConfig | None, as_begun: Began, processes: Processes) -> Compute:
     """Choose and set up the device, the precision and the number of threads that a run computes with."""
     training = config.training
     return set_up_compute(
         training.device,
-        training.precision.value,
-        threads,
+        as_begun.precision.value,
+        as_begun.threads,
         width=config.model.resolve(start_shape).d_model,
         deterministic=training.deterministic,
         processes=processes,

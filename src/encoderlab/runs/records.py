@@ -119,6 +119,7 @@ def record_start(
             "precision": str(compute.precision).removeprefix("torch."),
             "threads": compute.threads,
             "processes": compute.processes,
+            "speeds": dict(compute.speeds) or None,
         },
         "git_commit": _git_commit(),
         "dataset": None if data is None else data.description(),

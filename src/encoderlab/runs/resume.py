@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from omegaconf.errors import OmegaConfBaseException
 
@@ -24,7 +25,9 @@ from encoderlab.config.schemas import settings_from_dict, settings_to_dict
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.runs.run import Run, check_free
 from encoderlab.settings import flat_settings
+from encoderlab.system.device import PRECISION_NAMES
 from encoderlab.system.processes import Processes
+from encoderlab.training.config import Precision
 
 ONLY_PLACES = ("cache_dir", "run_dir", "resume")  # settings that change nothing in a run
 # The settings that may change when a run is resumed. Logging changes nothing that is computed:
@@ -96,12 +99,14 @@ class Began:
     """What a run began with that its settled config.yaml does not say; of a new run, what is set.
 
     `threads` to compute with: as set; a resumed run has the number that it began with on the same cores, so that it
-    rounds as before, and no longer follows the load. Otherwise, as on other cores, it is decided anew: None.
+    rounds as before, and no longer follows the load. Otherwise, as on other cores, it is decided anew: None. A
+    `precision` that was timed is kept in the same way.
     `accumulate` is `training.accumulate` as set; None if it was open then, and is not changed now. `notes` say what was
     decided (None: the run is new, and decides now).
     """
 
     threads: int | None
+    precision: Precision
     accumulate: int | None
     notes: list[str] | None = None
 
@@ -111,21 +116,24 @@ def began(config: RunConfig, processes: Processes) -> Began:
     training = config.training
     resume = config.resume
     if resume is None:
-        return Began(training.threads, training.accumulate)
+        return Began(training.threads, training.precision, training.accumulate)
 
     def recorded() -> Began:  # read by the main process, as other machines may lack the folder
         run = Run(resume)
         record = environment_of(run)
         threads = training.threads
+        precision = training.precision
         hardware = record["hardware"]
         same_machine = hardware["cores"] == os.cpu_count() and hardware.get("processes") == processes.local_size
         if threads is None and same_machine:
             threads = hardware["threads"]
+        if precision is Precision.auto and same_machine and hardware.get("speeds"):
+            precision = Precision[PRECISION_NAMES[getattr(torch, hardware["precision"])]]
         accumulate = record.get("composed", {}).get("training", {}).get("accumulate")
         settled = read_record(run.config_file, lambda text: yaml.safe_load(text)["training"]["accumulate"])
         if accumulate is not None or settled != training.accumulate:
             accumulate = training.accumulate
-        return Began(threads, accumulate, record.get("notes"))
+        return Began(threads, precision, accumulate, record.get("notes"))
 
     return processes.broadcast_from_main(recorded)
 

@@ -20,6 +20,7 @@ settings are decided in the order of the table; each function decides one row.
 | training.keep, patience | `settle_validation` | the numbers of validation rows and labels |
 | training.accumulate | `settle_micro_batches` | the task, the longest row, the device's memory |
 | training.device, precision, threads | `set_up_compute`, before | this machine |
+| training.precision, threads | `with_fastest_choice`, after | how long some steps take |
 | training.compile | `compile_if_it_pays`, after | the device, how long the run is |
 """
 
@@ -39,6 +40,7 @@ from encoderlab.tasks.classification import is_uneven
 from encoderlab.tasks.task import TaskConfig
 from encoderlab.training.batches import initial_micro_batches
 from encoderlab.training.config import (
+    ENOUGH_EPOCHS,
     MANY_LABELS,
     Batching,
     Keep,
@@ -89,7 +91,7 @@ class Facts:
 
 
 def settle(config: AnyRunConfig, facts: Facts) -> tuple[AnyRunConfig, list[str]]:
-    """Return the settings of a run after all decisions of the table but the last two rows, and a note on each that a
+    """Return the settings of a run after all decisions of the table but the last three rows, and a note on each that a
     user may want to know.
 
     Raises SettingError if settings contradict the starting encoder, DataError if no rows can be made of the data.
@@ -277,8 +279,13 @@ def settle_epochs(
     Windows do not change the number of epochs: a row is one example, however much of it is read.
     """
     n_tokens = int(np.minimum(lengths, max_length).sum())
-    many_labels = training.many_labels_passes if len(facts.labels) >= MANY_LABELS else 1
-    return resolve_by_rows(training, len(lengths), n_tokens, max(task.length_factor, many_labels))
+    epochs = resolve_by_rows(training, len(lengths), n_tokens, task.length_factor).epochs
+    if epochs is not None and len(facts.labels) >= MANY_LABELS:
+        factor = max(task.length_factor, training.many_labels_passes)
+        longer = resolve_by_rows(training, len(lengths), n_tokens, factor).epochs
+        assert longer is not None, "neither steps nor a budget decide"
+        epochs = min(longer, max(epochs, ENOUGH_EPOCHS))
+    return resolve_by_rows(replace(training, epochs=epochs), len(lengths), n_tokens)
 
 
 def settle_learning_rate(

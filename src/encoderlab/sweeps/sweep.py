@@ -15,7 +15,7 @@ import tempfile
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
@@ -37,9 +37,10 @@ from encoderlab.reports.comparison import build_comparison, show_comparison, wri
 from encoderlab.reports.finished_runs import finished_runs
 from encoderlab.runs.resume import ONLY_PLACES
 from encoderlab.runs.run import JOURNAL, FolderInUseError, Run, is_sweep, runs_in
-from encoderlab.system.device import available_cores
+from encoderlab.system.device import available_cores, precision_here
 from encoderlab.system.files import atomic_write_text
 from encoderlab.system.processes import Interrupted, deferred, signals_handled
+from encoderlab.training.config import Precision
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -53,6 +54,7 @@ LONGEST_NAME = 100  # characters of a folder's name that name the settings
 SPLIT = "validation"
 COMPARED = (*TRAINING_COMMANDS, "eval")  # commands whose runs the table at the end compares
 LOGS = "logs"  # a folder of the sweep
+CHANGE_WIDTH = {"model", "model.d_model", "init_from", "experiment"}  # settings that may change the width
 
 
 def sweep(line: CommandLine, start: Callable[[Any, Sequence[str]], None]) -> None:
@@ -177,6 +179,7 @@ class Jobs:
         n_parallel = hydra.launcher.get("n_jobs") or 1
         if n_parallel > 1:
             settings = _share_of_machine(settings, n_parallel, hydra.job.num)
+        settings = _comparable(settings, varied)
         in_worker = os.getpid() != self.main_process
         with signals_handled() if in_worker else nullcontext():
             self.run(settings, overrides, _name(words, plain), " ".join(own or overrides), logged=n_parallel > 1)
@@ -260,6 +263,20 @@ def _share_of_machine(settings: Any, n_parallel: int, number: int) -> Any:
         share["device"] = f"cuda:{number % n_gpus}"
     changed = replace(holder, **share)
     return changed if holder is settings else replace(settings, training=changed)
+
+
+def _comparable(settings: Any, varied: Collection[str]) -> Any:
+    """Return the settings of a job with a precision that does not depend on how fast it is, and that all jobs share.
+
+    The rules choose it by the encoder's width. Where that may differ between the jobs, it is that of wide encoders.
+    """
+    training = getattr(settings, "training", None)
+    if training is None:
+        return settings
+    training = replace(training, measure=False)
+    if training.precision is Precision.auto and not CHANGE_WIDTH.isdisjoint(varied):
+        training = replace(training, precision=Precision[precision_here(training.device)])
+    return replace(settings, training=training)
 
 
 def say(line: str) -> None:
@@ -371,7 +388,7 @@ def _run(study: Study, trial: FrozenTrial, line: CommandLine, jobs: Jobs) -> Non
     score = None
     if "drawn" in trial.user_attrs:
         try:
-            settings = composed(line)
+            settings = _comparable(composed(line), jobs.varied)
             shown = " ".join([f"trial {trial.number}:", *trial.user_attrs["drawn"]])
             folder = jobs.run(settings, line.overrides, f"trial-{trial.number}", shown)
         except FolderInUseError:

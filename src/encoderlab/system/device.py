@@ -1,7 +1,8 @@
 """Picks the device, the precision and the threads, and says what it picked and why.
 
-Nothing is timed to decide precision, attention kernel or compilation, so that a run can be repeated. Freed memory is
-kept: where pages are expensive, as on virtual machines, this was worth more than any change to the matrix products.
+Nothing is timed here. A long run may then time what these rules leave open (`runs.speed`), and records its choice.
+Freed memory is kept: where pages are expensive, as on virtual machines, this was worth more than any change to the
+matrix products.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +32,7 @@ from encoderlab.system.cores import (
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+PRECISION_NAMES = {dtype: name for name, dtype in PRECISIONS.items()}
 BF16_FROM_WIDTH = 128  # d_model; below it, a CPU takes longer to convert numbers than to multiply them
 M_TRIM_THRESHOLD = -1  # malloc.h
 M_MMAP_MAX = -4
@@ -42,7 +45,9 @@ class Compute:
     `reason` says why that precision was picked, and `threads_reason` why there are fewer threads than cores, if there
     are; `follows_load` says that they may change while a run trains, with what else the machine does. `deterministic`
     means that kernels round the same way in every run wherever there is a choice; see docs/evaluate_and_compare.md.
-    `processes` of a run share this machine.
+    `processes` of a run share this machine. `speeds` are those of the choices that were timed, relative to the first,
+    and a step takes about `step_seconds` (None: not timed). Predictions may have more threads than steps,
+    `prediction_threads` (None: as many).
     """
 
     device: torch.device
@@ -53,6 +58,9 @@ class Compute:
     threads_reason: str = ""
     follows_load: bool = False
     processes: int = 1
+    prediction_threads: int | None = None
+    speeds: Mapping[str, float] = field(default_factory=dict)
+    step_seconds: float | None = None
 
     def autocast(self) -> AbstractContextManager:
         """Run the enclosed forward pass in `precision`."""
@@ -247,6 +255,12 @@ def _choose_precision(name: str, device: torch.device, width: int) -> tuple[torc
     if width < BF16_FROM_WIDTH:
         return torch.float32, f"bf16 is faster only from model.d_model={BF16_FROM_WIDTH}"
     return torch.bfloat16, f"the processor has {'AMX' if has_amx else 'AVX-512 bf16'}"
+
+
+def precision_here(device: str = "auto") -> str:
+    """Return the name of the precision that wide encoders are trained in on this machine."""
+    picked = _choose_device(device, "training.device", SINGLE_PROCESS)
+    return PRECISION_NAMES[_choose_precision("auto", picked, BF16_FROM_WIDTH)[0]]
 
 
 def processor_name() -> str:

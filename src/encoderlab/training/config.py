@@ -50,7 +50,7 @@ class TrainingConfig:
     many_labels_passes: int = setting(  # a factor, not epochs
         1,
         "With epochs=null: factor on the number of steps for a task with 50 labels or more, whose new head takes "
-        "longer to learn.",
+        "longer to learn; it makes no run longer than 10 epochs.",
         minimum=1,
     )
     max_tokens: int | None = setting(
@@ -124,6 +124,11 @@ class TrainingConfig:
     )
     device: str = setting("auto", "auto (CUDA, then MPS, then CPU), cpu, cuda, cuda:1 or mps.")
     threads: int | None = setting(None, "CPU threads of a process; null: one per idle core.", minimum=1, maximum=1024)
+    measure: bool = setting(
+        True,
+        "Before a run of 500 steps or more on a CPU, time a few with each precision and fewer threads, as far as they "
+        "are left open, and take the fastest; with deterministic, in sweeps and in folds this is not done.",
+    )
     sharding: Sharding = setting(
         Sharding.none,
         "With several processes: none (each holds all weights) or full (sharded, for models too large for one GPU).",
@@ -187,6 +192,7 @@ def seconds_of(budget: str) -> float:
 
 FEW_EPOCHS = 3  # the least for long rows, unless there are many rows
 MANY_LABELS = 50  # which take longer to learn
+ENOUGH_EPOCHS = 10  # for them: configs/training/finetuning.yaml
 ROWS_PER_LABEL = 2  # in validation, below which scores are mostly chance
 
 

@@ -45,12 +45,13 @@ def predict_batches(
     """
     compute_batch = partial(_in_halves, predict=predict, halve=independent)
     batches = iter(batches)
-    at_once = min(compute.threads, MAX_THREADS) if independent and compute.device.type == "cpu" else 0
+    n_threads = compute.prediction_threads or compute.threads
+    at_once = min(n_threads, MAX_THREADS) if independent and compute.device.type == "cpu" else 0
     first = list(islice(batches, at_once))
     batches = chain(first, batches)
     if len(first) > 1 and first[0].teacher is None and _cores.acquire(blocking=False):
         try:
-            with closing(_in_threads(batches, compute_batch, compute.threads, len(first))) as outputs:
+            with closing(_in_threads(batches, compute_batch, n_threads, len(first))) as outputs:
                 yield from chain.from_iterable(outputs)
         finally:
             _cores.release()

@@ -1,0 +1,143 @@
+"""Finds the precision and the number of threads with which a model trains fastest on this machine's CPU, among those
+that the settings leave open: a few real steps are taken with each before the first one, and leave nothing behind.
+
+Rules know the processor, but not where a model's time goes: of small models in small batches, whose steps are mostly
+calls of small operations, one thread and float32 may be faster (benchmarks/RESULTS.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, product
+from operator import truediv
+from statistics import mean, median
+from time import perf_counter
+
+import torch
+
+from encoderlab.batch import Batch
+from encoderlab.runs.fit import TrainState
+from encoderlab.runs.model import Model
+from encoderlab.system.device import PRECISION_NAMES, Compute
+from encoderlab.system.processes import stop_if_interrupted
+from encoderlab.training.batches import Rows, RowStream
+from encoderlab.training.checkpoint import random_state, set_random_state
+from encoderlab.training.config import Compile, Precision, TrainingConfig, total_steps
+from encoderlab.training.loop import Learner, accumulate_gradients, count_totals
+from encoderlab.training.optimizer import clip_gradients
+
+LEAST_STEPS = 500  # of a run: a shorter one is over before a choice has paid for itself
+BATCHES = 3  # of different lengths, which every choice computes
+ROUNDS = 3  # of them, the first of which is not counted: it allocates memory and plans kernels
+LONGEST_STEP = 1.0  # seconds; in longer ones, matrix products decide, of which the rules know
+GAIN = 1.1  # another choice is as many times as fast as that of the rules, or they stand
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A precision of the matrix products, and a number of threads."""
+
+    precision: torch.dtype
+    threads: int
+
+    def __str__(self) -> str:
+        return f"{PRECISION_NAMES[self.precision]}, {self.threads} thread{'s' * (self.threads > 1)}"
+
+
+def with_fastest_choice(model: Model, trained_on: Rows, *, resumed: bool) -> Compute:
+    """Return how the model is to be computed: by the fastest choice if some are open, and otherwise as it is now.
+
+    The model, its gradients and the random generators are as before. A `resumed` run keeps what it began with.
+    """
+    compute = model.compute
+    choices = _choices(model.config.training, compute)
+    if resumed or len(choices) < 2 or not _can_be_timed(model, trained_on):
+        return compute
+    seconds = _seconds_of_steps(model, trained_on, choices)
+    if not seconds:
+        return compute
+
+    # The rules' choice is the first, whose speed is 1. Other load on the machine affects the steps on one batch alike.
+    first = choices[0]
+    speeds = {choice: median(map(truediv, seconds[first], seconds[choice])) for choice in choices}
+    fastest = max(speeds, key=lambda choice: speeds[choice])
+    if speeds[fastest] < GAIN:
+        fastest = first
+    torch.set_num_threads(fastest.threads)
+    reason = f"the fastest of {len(choices)} choices that were timed"
+    if fastest != first:
+        reason += f", {speeds[fastest]:.2f} times as fast as {first}"
+    return replace(
+        compute,
+        precision=fastest.precision,
+        threads=fastest.threads,
+        reason=reason,
+        prediction_threads=compute.threads,
+        follows_load=compute.follows_load and fastest.threads == compute.threads,
+        speeds={str(choice): round(speed, 2) for choice, speed in speeds.items()},
+        step_seconds=mean(seconds[fastest]),
+    )
+
+
+def _choices(training: TrainingConfig, compute: Compute) -> list[Choice]:
+    """Return what the settings and the rules leave open; first what the rules have chosen."""
+    precisions = [compute.precision]
+    if training.precision is Precision.auto and compute.precision is torch.bfloat16:
+        precisions.append(torch.float32)
+    threads = [compute.threads]
+    while compute.follows_load and threads[-1] > 1:
+        threads.append(threads[-1] // 2)
+    return [Choice(*pair) for pair in product(precisions, threads)]
+
+
+def _can_be_timed(model: Model, trained_on: Rows) -> bool:
+    """Return whether a run is one of many steps in one process on a CPU, whose numbers may depend on its speed."""
+    training = model.config.training
+    stays = not training.measure or training.deterministic or training.compile is Compile.always
+    if stays or model.compute.device.type != "cpu" or model.processes.size > 1 or isinstance(trained_on, RowStream):
+        return False
+    return training.budget is not None or total_steps(training, len(trained_on)) >= LEAST_STEPS
+
+
+def _seconds_of_steps(model: Model, trained_on: Rows, choices: Sequence[Choice]) -> Mapping[Choice, list[float]]:
+    """Return how long each of some steps takes with each choice, which compute the same batches in turn; {} if steps
+    take long, or are not finite.
+    """
+    generators = random_state(model.compute.device)
+    threads = torch.get_num_threads()
+    state = TrainState(model, trained_on)
+    batches = list(islice(state.steps.batches.steps(0, model.micro_batches.number), BATCHES))
+    taken: dict[Choice, list[float]] = {choice: [] for choice in choices}
+    try:
+        for round_number, batch in product(range(ROUNDS), batches):
+            for choice in choices:
+                stop_if_interrupted(model.processes)
+                seconds = _seconds(state.learner, batch, choice)
+                if not seconds or (choice == choices[0] and seconds > LONGEST_STEP):
+                    return {}
+                if round_number > 0:
+                    taken[choice].append(seconds)
+    finally:
+        state.distributed.finish()
+        torch.set_num_threads(threads)
+        set_random_state(generators, model.compute.device)
+    return taken
+
+
+def _seconds(learner: Learner, micro_batches: Sequence[Batch], choice: Choice) -> float:
+    """Return how long a step takes that changes no weight, because its learning rate is 0; or 0 if it is not finite."""
+    torch.set_num_threads(choice.threads)
+    timed = replace(learner, compute=replace(learner.compute, precision=choice.precision))
+    timed.network.train()
+    optimizer = timed.optimizer
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    started = perf_counter()
+    accumulate_gradients(timed, micro_batches, count_totals(micro_batches).targets)
+    norm = clip_gradients(optimizer, timed.config.clip_norm)
+    is_finite = bool(norm.isfinite())
+    if is_finite:
+        optimizer.step()
+    optimizer.zero_grad()
+    return perf_counter() - started if is_finite else 0.0
