@@ -67,7 +67,7 @@ def fit_best(model: Model, trained_on: Rows, validation: Rows | None, run: Run, 
     result = fit(model, trained_on, validation, run)
     assert validation is not None, "the head alone was to be compared on it"
     checkpoint, note = _keep_better(model, head_alone, validation, result.checkpoint)
-    return Result(checkpoint, result.throughput, [note, *result.notes])
+    return replace(result, checkpoint=checkpoint, notes=[note, *result.notes])
 
 
 def _keep_head_alone(model: Model, head_alone: HeadAlone, checkpoint: dict[str, Any]) -> Result:
