@@ -88,7 +88,8 @@ def _rows(
             number = text.number
             row = table.row(text, columns, place(number), counts)
             if row is not None:
-                yield number, {name: row.get(name) for name in table.names} if is_first else row
+                names = table.names if is_first else table.names.keys() & row.keys()
+                yield number, {name: row.get(name) for name in names}
                 is_first = False
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         problem = f"{path} looks like an export of {tool.name}, but {place(number)} or a row after it has another shape"
@@ -124,7 +125,7 @@ class _Table:
         n_rows = dict(self.text_columns) | {column: questions[name] for name, column in self.column_of.items()}
         named = {*columns.by_setting().values()}
         least = _LEAST_SHARE * len(texts) if len(n_rows) > _MANY_COLUMNS else 0
-        self.names = [name for name, count in n_rows.items() if count >= least or name in named]
+        self.names = {name: None for name, count in n_rows.items() if count >= least or name in named}
         self.n_left_out = len(n_rows) - len(self.names)
 
     def row(self, text: AnnotatedText, columns: Columns, where: str, counts: Counter[str]) -> dict[str, Any] | None:
