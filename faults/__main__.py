@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError, closest
-from faults import labelling, machines, processes, saving, training
+from faults import exports, labelling, machines, processes, saving, training
 from faults.promise import Conditions, Promise, UnavailableError, upper_bound
 
 PROMISES = {  # RELIABILITY.md states them
@@ -25,6 +25,7 @@ PROMISES = {  # RELIABILITY.md states them
     "refused_while_running": Promise(training.refused, quick=1, full=60),
     "one_folder": Promise(training.one_folder, quick=1, full=20),
     "killed_while_labelling": Promise(labelling.killed, quick=3, full=100),
+    "exports_read": Promise(exports.read, quick=28),
     "process_lost": Promise(processes.disturbed, quick=0, full=24),
     "machines_equal": Promise(machines.equal, quick=0),
     "machine_lost": Promise(machines.lost, quick=0),

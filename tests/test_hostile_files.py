@@ -198,3 +198,30 @@ def test_lying_weights_of_a_checkpoint_are_refused_even_if_their_hash_is_right(n
 def test_a_checkpoint_with_an_invalid_manifest_counts_as_damaged(content, checkpoint):
     (checkpoint / "manifest.json").write_bytes(content)
     assert not verified(checkpoint)
+
+
+LAUGHS = "".join(
+    f"{name}: &{name} [{', '.join([f'*{inner}'] * 9)}]\n" for name, inner in zip("bcdefghi", "abcdefgh", strict=True)
+)
+HOSTILE_YAML = {
+    "a list in itself": "a: &a [*a]\n",
+    "a mapping in itself": "model: &m {name: *m}\n",
+    "aliases that multiply": f"a: &a [x]\n{LAUGHS}",
+    "deep nesting": "[" * 100_000,
+    "nesting that just fits": f"a: {'{b: ' * 200}1{'}' * 200}\n",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_YAML)
+def test_settings_of_a_run_that_would_fill_memory_or_stack_are_refused(name, brackets_run, command, tmp_path):
+    run = shutil.copytree(brackets_run, tmp_path / "run")
+    settings = (run / "config.yaml").read_text(encoding="utf-8")
+    for content in (HOSTILE_YAML[name], f"{settings}\n{HOSTILE_YAML[name]}"):
+        (run / "config.yaml").write_text(content, encoding="utf-8")
+        for words in (["eval", f"run={run}"], ["compare", f"{run}", f"{brackets_run}"]):
+            with pytest.raises(UserError):
+                command(*words)
+        (run / "report.json").rename(tmp_path / "report.json")
+        with pytest.raises(UserError):
+            command("train", f"resume={run}")
+        (tmp_path / "report.json").rename(run / "report.json")

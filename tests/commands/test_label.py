@@ -20,6 +20,7 @@ pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.answers import Answer, AnswerJournal
+from encoderlab.system.files import sha256_of
 from tests.commands.test_select import LABEL_OF, TEXTS, TOPICS
 
 LABELS = f"labels=[{','.join(TOPICS)}]"
@@ -180,7 +181,8 @@ def test_two_windows_share_the_texts_and_foreign_sites_are_refused(opened, tmp_p
     show = {"window": "one"}
     assert page.refusal("show", headers={"host": "evil.example"}, **show) == 400
     assert page.refusal("show", headers={"origin": "http://evil.example"}, **show) == 403
-    assert page.refusal("show", headers={"origin": "null"}, **show) == 403
+    for malformed in ("null", "", "http://[", "http://[::1", "http://a]b", "//["):
+        assert page.refusal("show", headers={"origin": malformed}, **show) == 403
     assert page.refusal("show", headers={"content-type": "text/plain"}, **show) == 415
     assert page.ask("show", headers={"origin": page.address.rstrip("/")}, **show)["text"]
     answer = {"window": "one", "text_id": page.ask("show", **show)["text"]["text_id"]}
@@ -309,3 +311,66 @@ def test_an_answer_that_the_disk_does_not_take_leaves_no_trace(tmp_path, monkeyp
     journal.path.write_bytes(b"?" + before)
     with pytest.raises(DataError, match="Line 1 .* is damaged"):
         AnswerJournal(tmp_path / "out.csv", tmp_path / "texts.csv")
+
+
+def labelled_texts(folder):
+    return {row["text"]: row["label"] for row in read(folder / "texts-labelled.csv") if row["label"]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", ["deleted", "emptied", "shortened", "replaced"])
+def test_a_journal_that_vanishes_or_is_changed_while_the_page_is_open_is_noticed_and_loses_nothing(
+    harm, opened, tmp_path
+):
+    journal = tmp_path / "texts-labelled.csv.journal"
+    page = opened(LABELS)
+    state = page.ask("show", window="one")
+    answered = {}
+    for number in range(8):
+        if number == 4:
+            content = journal.read_bytes()
+            journal.unlink()
+            if harm != "deleted":
+                journal.write_bytes({"emptied": b"", "shortened": content[:-40], "replaced": b"{}\n"}[harm])
+        answered[state["text"]["texts"][0]] = LABEL_OF[state["text"]["texts"][0]]
+        state = page.answer(state)
+        assert (str(journal.name) in state["warning"]) == (number == 4)
+    assert journal.name in page.end()
+    assert labelled_texts(tmp_path) == answered
+    assert [*tmp_path.glob("*.changed")] == [] if harm == "deleted" else [tmp_path / f"{journal.name}.changed"]
+
+    page = opened(LABELS)
+    state = page.ask("show", window="two")
+    assert state["labelled"] == 8
+    page.end()
+    assert labelled_texts(tmp_path) == answered
+
+
+def test_labels_are_never_replaced_by_fewer_than_the_file_has(tmp_path, command):
+    write(tmp_path / "texts.csv", [{"text": text} for text, _ in TEXTS])
+    output = tmp_path / "texts-labelled.csv"
+    journal = AnswerJournal(output, tmp_path / "texts.csv")
+    for name in "abcd":
+        journal.answer(answer_of(name, "money"))
+    journal.undo("d")
+    output.write_text("four labels")
+    journal.will_write(sha256_of(output))
+    whole = AnswerJournal(output, tmp_path / "texts.csv")
+    whole.check_output()
+    assert [*whole.answers] == [*"abc"]
+    lines = journal.path.read_text().splitlines(keepends=True)
+    for kept in (lines[:1] + lines[2:], lines[:2] + lines[-1:], lines[1:]):  # an answer is missing, or the first line
+        journal.path.write_text("".join(kept))
+        with pytest.raises(DataError):
+            AnswerJournal(output, tmp_path / "texts.csv")
+        assert output.read_text() == "four labels"
+
+
+def test_a_second_process_that_adds_to_the_journal_is_noticed(tmp_path):
+    first = AnswerJournal(tmp_path / "out.csv", tmp_path / "texts.csv")
+    first.answer(answer_of("a", "money"))
+    second = AnswerJournal(tmp_path / "out.csv", tmp_path / "texts.csv")  # its lock was deleted
+    second.answer(answer_of("b", "music"))
+    with pytest.raises(DataError, match="another process"):
+        first.answer(answer_of("c", "music"))
+    assert [*AnswerJournal(tmp_path / "out.csv", tmp_path / "texts.csv").answers] == ["a", "b"]

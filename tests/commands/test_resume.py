@@ -222,3 +222,60 @@ def test_the_same_command_line_resumes_whatever_the_rows_decided(command, stop_a
     assert (tmp_path / "run" / "report.json").is_file()
     settings = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
     assert settings["tokenizer"]["lowercase"] is (task != "tagging")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("seed", 7),
+        ("training.learning_rate", 0.5),
+        ("training.batch_size", 4),
+        ("training.steps", 12),
+        ("training.accumulate", 2),
+        ("model.dropout", 0.0),
+        ("dataset.limit", 50),
+        ("task.name", "another"),
+    ],
+)
+def test_settings_edited_in_the_config_of_a_run_are_refused_by_name(setting, value, command, stopped):
+    stopped(*SHORT, "run_dir=run", step=5)
+    file = Path("run/config.yaml")
+    settings = yaml.safe_load(file.read_text(encoding="utf-8"))
+    group, _, name = setting.rpartition(".")
+    (settings[group] if group else settings)[name] = value
+    file.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    with pytest.raises(SettingError, match=rf"edited .*{setting}={value} \(the run: "):
+        command("train", "resume=run")
+
+
+def test_a_kill_between_the_records_of_a_resumed_run_does_not_count_as_an_edit(command, stopped):
+    stopped(*SHORT, "run_dir=run", step=5)
+    file = Path("run/environment.json")
+    record = json.loads(file.read_text(encoding="utf-8"))
+    training = record["settled"]["training"] | {"log_every": 1}
+    again = {"overrides": [], "settled": record["settled"] | {"training": training}}
+    file.write_text(json.dumps(record | {"resumed": [again]}), encoding="utf-8")
+    command("train", "resume=run")
+
+
+@pytest.mark.parametrize("harm", ["deleted", "emptied", "cut"])
+def test_a_journal_that_lacks_steps_is_named_and_its_gap_is_in_the_report(harm, command, stopped, whole, capsys):
+    stopped(*SHORT, "run_dir=run", step=5)
+    file = Path("run/metrics.jsonl")
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    file.write_text("".join(lines[:2]) if harm == "cut" else "", encoding="utf-8")
+    if harm == "deleted":
+        file.unlink()
+    command("train", "resume=run")
+    gap = [[3, 5]] if harm == "cut" else [[1, 5]]
+    written = report_of("run")
+    assert written["not_logged"] == gap and "not_logged" not in report_of(whole)
+    assert f"steps {gap[0][0]} to 5" in capsys.readouterr().err
+    assert any(f"steps {gap[0][0]} to 5" in note for note in written["notes"])
+
+
+@pytest.mark.slow
+def test_fewer_lines_of_a_resumed_run_are_no_gap(command, stopped):
+    stopped(*SHORT, "run_dir=run", step=5)
+    command("train", "resume=run", "training.log_every=4")
+    assert "not_logged" not in report_of("run")

@@ -2,10 +2,15 @@
 
 import csv
 import json
+import re
+from collections import Counter
 
 import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+from hypothesis import given
+from hypothesis import strategies as st
 
+from encoderlab.data.annotations import tagged
 from encoderlab.data.files import FilesDataset, read_unlabelled
 from encoderlab.errors import DataError
 
@@ -324,3 +329,66 @@ def test_a_damaged_dataset_is_refused(tmp_path):
     for path in (tmp_path / "one", file):
         with pytest.raises(DataError, match="is not a readable dataset"):
             read(path)
+
+
+def test_of_many_columns_those_that_hardly_any_row_has_are_left_out_unless_they_are_named(tmp_path, capsys):
+    records = [
+        label_studio(n, "rain", (choice("weather"), {}), data={"text": f"text {n}", f"own {n}": "x", "kept": n % 7})
+        for n in range(150)
+    ]
+    path = written(tmp_path / "a.json", records)
+    carried = read_unlabelled(path, text="text", text_pair=None, words=False).carried
+    assert {*carried.column_names} == {"text", "kept", "label"} and "150 columns" in capsys.readouterr().err
+    texts = [row.text for row in read_unlabelled(path, text="own 3", text_pair=None, words=False)]
+    assert [row for row, text in enumerate(texts) if text] == [3]
+
+
+def by_looking_at_every_word(text, spans, borders):
+    """Return the tags of words, as the rule says: the first span about a word, of those the longest."""
+    tags = ["O"] * len(borders)
+    for start, end, label in sorted(spans, key=lambda span: (span[0], -span[1])):
+        within = [index for index, (first, last) in enumerate(borders) if first < end and start < last]
+        if within and all(tags[index] == "O" for index in within):
+            tags[within[0]] = f"B-{label}"
+            for index in within[1:]:
+                tags[index] = f"I-{label}"
+    return [text[first:last] for first, last in borders], tags
+
+
+@given(
+    st.text("ab .é", max_size=30),
+    st.lists(st.tuples(st.integers(-3, 35), st.integers(-3, 35), st.sampled_from("XY")), max_size=12),
+)
+def test_tags_are_those_of_the_rule(text, spans):
+    borders = [word.span() for word in re.finditer(r"\w+|[^\w\s]", text)]
+    assert tagged(text, spans, None, Counter()) == by_looking_at_every_word(text, spans, borders)
+
+
+def test_tokens_of_prodigy_that_overlap_are_refused_and_those_without_letters_are_no_words(tmp_path):
+    record = {"text": "ab cd", "spans": spans((0, 2, "X")), "answer": "accept"}
+    tokens = [("[CLS]", 0, 0), ("ab", 0, 2), ("cd", 3, 5), ("[SEP]", 0, 0)]
+    named = [{"text": text, "start": start, "end": end} for text, start, end in tokens]
+    assert read(written(tmp_path / "a.jsonl", [record | {"tokens": named}])) == [("ab cd", "B-X O")]
+    whole = {"text": "ab cd", "start": 0, "end": 5}
+    with pytest.raises(DataError, match="another shape"):
+        read(written(tmp_path / "b.jsonl", [record | {"tokens": [whole, whole]}]))
+
+
+def test_what_one_person_left_open_counts_as_nothing_applies(tmp_path):
+    several = [
+        label_studio(1, "rain", (choice("weather"), {}), ([], {}), ([], {})),
+        label_studio(2, "goal", (choice("sport"), {}), (choice("sport"), {}), ([], {})),
+        label_studio(3, "tie", (choice("sport"), {}), ([], {})),
+        label_studio(4, "snow", (choice("weather"), {})),
+    ]
+    path = written(tmp_path / "a.json", several)
+    assert read(path, "label_set") == [("rain", []), ("goal", ["sport"]), ("snow", ["weather"])]
+
+
+def test_columns_of_a_first_row_that_no_other_has_are_not_multiplied(tmp_path):
+    rows = [{"text": "first", **{f"own {n}": n for n in range(3000)}}, *({"text": f"text {n}"} for n in range(3000))]
+    path = written(tmp_path / "a.jsonl", rows)
+    with pytest.raises(DataError, match="3,001 columns"):
+        read_unlabelled(path, text="text", text_pair=None, words=False)
+    whole = [{"text": f"text {n}", **{f"own {m}": m for m in range(300)}} for n in range(500)]
+    assert len(read_unlabelled(written(tmp_path / "b.jsonl", whole), text="text", text_pair=None, words=False)) == 500

@@ -1,10 +1,11 @@
 """Files at a URL are copied to the cache whole, again if their source has changed, and used from there without it."""
 
+import gzip
 import http.server
 import os
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import fsspec
 import pytest
@@ -140,3 +141,90 @@ def test_what_a_run_shows_to_others_holds_no_signature(command, tmp_path):
     for name in ("report.html", "report.json", "model/README.md", "model/config.json"):
         assert "secret" not in (tmp_path / "run" / name).read_text(encoding="utf-8"), name
     command("eval", "run=run", "split=train")  # without the server, from the copy
+
+
+def sends(status, body, **headers):
+    """Return what answers with this, whatever is asked."""
+
+    def says(request):
+        request.send_response(status)
+        for name, value in headers.items():
+            request.send_header(name.replace("_", "-"), value)
+        request.end_headers()
+        request.wfile.write(body)
+
+    return says
+
+
+def assert_refused(says, site, cache, problem):
+    with serving(site, says) as (address, _), pytest.raises(DataError, match=problem):
+        loaded(f"{address}/a.csv", cache)
+
+
+@pytest.mark.parametrize("status", [202, 204, 206, 304])
+def test_what_is_not_the_whole_file_is_refused_and_leaves_no_copy(status, tmp_path):
+    assert_refused(
+        sends(status, b"" if status in (204, 304) else ROWS.encode()),
+        tmp_path,
+        tmp_path / "cache",
+        f"127.0.0.1.*{status}",
+    )
+    assert copies(tmp_path / "cache") == []
+
+
+def test_a_packed_answer_is_unpacked_unless_the_file_itself_is_packed(tmp_path, monkeypatch):
+    packed = gzip.compress(ROWS.encode())
+    for name, coding in (("a.csv", "gzip"), ("a.csv", "x-gzip"), ("a.csv.gz", "gzip"), ("a.csv.gz", "identity")):
+        with serving(tmp_path, sends(200, packed, Content_Encoding=coding)) as (address, _):
+            assert len(loaded(f"{address}/{name}", tmp_path / f"{name} {coding}").by_name["train"]) == 2
+    assert_refused(sends(200, packed[:-9], Content_Encoding="gzip"), tmp_path, tmp_path / "cut", "cannot be read")
+    assert_refused(sends(200, b"?", Content_Encoding="br"), tmp_path, tmp_path / "other", "packed as br")
+    monkeypatch.setattr(remote, "MOST_BYTES", 10_000)
+    assert_refused(
+        sends(200, gzip.compress(bytes(10**6)), Content_Encoding="gzip"),
+        tmp_path,
+        tmp_path / "grown",
+        "more than 10,000 bytes",
+    )
+
+
+@pytest.mark.parametrize("in_head", [True, False])
+def test_a_server_that_sends_a_few_bytes_at_a_time_is_left(in_head, tmp_path, monkeypatch):
+    monkeypatch.setattr(remote, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(remote, "FIRST_SECONDS", 0.5)
+    stopped = threading.Event()
+
+    def drips(request):
+        request.wfile.write(b"HTTP/1.0 200 OK\r\n" + (b"" if in_head else b"\r\n"))
+        with suppress(OSError):
+            while not stopped.wait(0.05):  # which ends with the client, too
+                request.wfile.write(b"a")
+                request.wfile.flush()
+
+    assert_refused(drips, tmp_path, tmp_path / "cache", "has not answered" if in_head else "bytes a second")
+    stopped.set()
+    assert copies(tmp_path / "cache") == []
+
+
+def test_blanks_and_letters_beyond_ascii_in_a_url(tmp_path):
+    (tmp_path / "é rows.csv").write_text(ROWS)
+    with serving(tmp_path) as (address, answers):
+        for path in ("é rows.csv?a=é b", "%C3%A9%20rows.csv"):
+            assert len(loaded(f"{address}/{path}", tmp_path / "cache").by_name["train"]) == 2
+    assert answers == [200, 200]
+
+
+def test_a_copy_that_was_damaged_is_read_again_and_never_used(tmp_path, capsys):
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "a.csv").write_text(ROWS)
+    with serving(site) as (address, answers):
+        url = f"{address}/a.csv"
+        loaded(url, tmp_path)
+        [copy] = tmp_path.glob("downloads/*/a.csv")
+        copy.write_text(ROWS.replace("rain", "snow"))
+        assert loaded(url, tmp_path).by_name["train"][0].text == "rain" and answers == [200, 200]
+        assert "damaged" in capsys.readouterr().err
+        copy.write_text(ROWS.replace("rain", "snow"))
+    with pytest.raises(DataError, match="cannot be read"):
+        loaded(url, tmp_path)

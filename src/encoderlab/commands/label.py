@@ -193,7 +193,7 @@ class _Afternoon:
             "left": len(labelling.pool.candidates) - len(answers),
             "curve": [asdict(point) for point in labelling.journal.curve],
             "command": self.command if self.can_finetune else "",
-            "warning": self.warning,
+            "warning": self.warning or labelling.journal.taken_notice(),
         }
 
 

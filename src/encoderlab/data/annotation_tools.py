@@ -24,13 +24,15 @@ DOCCANO = "doccano"
 class AnnotatedText:
     """A text with its further columns, and by question the answers about it, one for each person.
 
-    An answer is a label, a list of labels, a list of spans, or a number. `words` are the borders of its words, if the
-    tool states them. `is_left_out` says that people rejected the text, or cancelled what they began.
+    An answer is a label, a list of labels, a list of spans, or a number. `n_asked` people saw every question of the
+    export: those who left one open say that nothing applies. `words` are the borders of its words, if the tool states
+    them. `is_left_out` says that people rejected the text, or cancelled what they began.
     """
 
     number: int
     columns: dict[str, Any]
     answers: dict[str, list[Any]]
+    n_asked: int = 0
     words: list[tuple[int, int]] | None = None
     is_left_out: bool = False
 
@@ -101,9 +103,8 @@ def _is_label_studio(record: Mapping[str, Any]) -> bool:
     return isinstance(record.get("data"), dict) and isinstance(annotations, list)
 
 
-def _label_studio_texts(records: Iterable[Record], counts: Counter[str]) -> list[AnnotatedText]:
-    """Return the texts of Label Studio's JSON. If annotations are marked as ground truth, only those are answers."""
-    texts = []
+def _label_studio_texts(records: Iterable[Record], counts: Counter[str]) -> Iterator[AnnotatedText]:
+    """Yield the texts of Label Studio's JSON. If annotations are marked as ground truth, only those are answers."""
     for number, record in records:
         columns = {name: value for name, value in record["data"].items() if not isinstance(value, list | dict)}
         annotations = record.get("annotations", record.get("completions")) or []
@@ -112,13 +113,11 @@ def _label_studio_texts(records: Iterable[Record], counts: Counter[str]) -> list
         counts["suggested"] += not taken and bool(record.get("predictions"))
         is_left_out = bool(annotations) and not taken
         true = [one for one in taken if one.get("ground_truth")]
-        given = [_label_studio_answers(annotation) for annotation in true or taken]
-        texts.append((AnnotatedText(number, columns, {}, is_left_out=is_left_out), given))
-    questions = dict.fromkeys(name for _, given in texts for answers in given for name in answers)
-    for text, given in texts:
-        if given:  # an annotation without regions says that nothing applies
-            text.answers = {name: [answers.get(name, []) for answers in given] for name in questions}
-    return [text for text, _ in texts]
+        answers: defaultdict[str, list[Any]] = defaultdict(list)
+        for annotation in true or taken:
+            for name, answer in _label_studio_answers(annotation).items():
+                answers[name].append(answer)
+        yield AnnotatedText(number, columns, dict(answers), len(true or taken), is_left_out=is_left_out)
 
 
 def _label_studio_answers(annotation: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,17 +183,36 @@ def _minimal_label_studio_texts(records: Iterable[Record], counts: Counter[str])
         key = record.get("id", record["annotation_id"])
         rows[key if isinstance(key, str | int) else number].append((number, values))
     for group in rows.values():
-        names = dict.fromkeys(name for _, values in group for name in values)
-        questions |= {name for name in names if len({comparable(values.get(name)) for _, values in group}) > 1}
-    texts = []
-    for group in rows.values():
-        number, values = group[0]
-        columns = {name: value for name, value in values.items() if name not in questions}
-        answers: dict[str, list[Any]] = {}
-        for name in questions:
-            answers[name] = [of_row[name] for _, of_row in group if of_row.get(name) not in (None, "")]
-        texts.append(AnnotatedText(number, columns, answers))
-    return texts
+        questions |= _differing(values for _, values in group)
+    return [_of_rows(group, questions) for group in rows.values()]
+
+
+def _of_rows(rows: list[Record], questions: set[str]) -> AnnotatedText:
+    """Return the text that rows of JSON_MIN or CSV are about, with the answers of each."""
+    number, first = rows[0]
+    columns = {name: value for name, value in first.items() if name not in questions}
+    answers: defaultdict[str, list[Any]] = defaultdict(list)
+    for _, values in rows:
+        for name, value in values.items():
+            if name in questions:
+                answers[name] += [] if value in (None, "") else [value]
+    return AnnotatedText(number, columns, dict(answers))
+
+
+def _differing(rows: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return the columns that have several values in these rows, or a value in some of them only."""
+    n_rows = 0
+    counts: Counter[str] = Counter()
+    values_of: defaultdict[str, set[str]] = defaultdict(set)
+    for values in rows:
+        n_rows += 1
+        counts.update(values.keys())
+        for name, value in values.items():
+            values_of[name].add(comparable(value))
+    for name, count in counts.items():
+        if count < n_rows:
+            values_of[name].add(comparable(None))
+    return {name for name, values in values_of.items() if len(values) > 1}
 
 
 def _unpacked(value: Any) -> Any:
@@ -258,26 +276,28 @@ def _prodigy_texts(records: Iterable[Record], counts: Counter[str]) -> list[Anno
     asked = {record.get("label") for _, record in whole}
     is_yes_or_no = len(asked) == 1 and None not in asked and not any("accept" in record for _, record in whole)
     texts: dict[Hashable, AnnotatedText] = {}
-    accepted: dict[tuple[Hashable, str], dict[str, list[Any]]] = {}  # by text and person
+    accepted: dict[tuple[Hashable, str], dict[str, dict[str, Any]]] = {}  # by text and person, each answer once
     for number, record in whole:
         key = record.get("_input_hash", record["text"])
         person = str(record.get("_annotator_id") or record.get("_session_id"))
         if key not in texts:
             columns = {**(record.get("meta") or {}), "text": record["text"]}
-            texts[key] = AnnotatedText(number, columns, {}, _borders(record.get("tokens")), is_left_out=True)
+            words = _borders(record.get("tokens"))
+            texts[key] = AnnotatedText(number, columns, {}, words=words, is_left_out=True)
         is_no = is_yes_or_no and record["answer"] == "reject"
         if record["answer"] == "accept" or is_no:
             texts[key].is_left_out = False
             counts["not"] += is_no
             answers = accepted.setdefault((key, person), {})
             for name, values in _prodigy_answers(record, is_no=is_no).items():
-                before = answers.setdefault(name, [])
-                before += [value for value in values if value not in before]
+                before = answers.setdefault(name, {})
+                for value in values:
+                    before.setdefault(comparable(value), value)
         else:
             counts["rejected" if record["answer"] == "reject" else "ignored"] += 1
     for (key, _), answers in accepted.items():
         for name, values in answers.items():
-            texts[key].answers.setdefault(name, []).append(values)
+            texts[key].answers.setdefault(name, []).append([*values.values()])
     return list(texts.values())
 
 
@@ -294,10 +314,21 @@ def _prodigy_answers(record: Mapping[str, Any], *, is_no: bool) -> dict[str, lis
 
 
 def _borders(tokens: Any) -> list[tuple[int, int]] | None:
-    """Return where the tokens of Prodigy that are not blank begin and end."""
+    """Return where the tokens of Prodigy that are not blank begin and end. Raises ValueError if they overlap."""
     if not isinstance(tokens, list) or not all(isinstance(token, dict) for token in tokens):
         return None
-    return [(token["start"], token["end"]) for token in tokens if str(token.get("text", "")).strip()]
+    borders = []
+    last = 0
+    for token in tokens:
+        start = int(token["start"])
+        end = int(token["end"])
+        if start >= end or not str(token.get("text", "")).strip():  # such as [CLS], which no letters stand for
+            continue
+        if start < last:
+            raise ValueError("tokens overlap")
+        borders.append((start, end))
+        last = end
+    return borders
 
 
 TOOLS = (

@@ -7,8 +7,9 @@ tags of words.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,9 @@ from encoderlab.system.messages import say_once
 
 _FASTTEXT_LABELS = re.compile(rf"(?:^|\s){FASTTEXT_LABEL}(\S+)")
 _LOOKED_AT = 100  # rows that show the shape of a file
+_MANY_COLUMNS = 100  # from which on those are left out that hardly any row has
+_LEAST_SHARE = 0.02  # of the rows, that have such a column
+_LONGEST_TAG = 200  # characters of a label that each of many words may get
 _WORD = re.compile(r"\w+|[^\w\s]")  # as BERT splits a text before its pieces: punctuation is apart
 
 
@@ -76,14 +80,17 @@ def _rows(
             known = list(tool.texts(first, Counter()))
         for text in known:
             for question, answers in text.answers.items():
-                text.answers[question] = _agreed(answers, counts)
+                text.answers[question] = _agreed(answers, text.n_asked - len(answers), counts)
         table = _Table(known, columns)
         _say_as_what(path, tool, table, counts)
+        is_first = True  # which shows all columns; other rows show what they have
         for text in texts:
             number = text.number
             row = table.row(text, columns, place(number), counts)
             if row is not None:
-                yield number, row
+                names = table.names if is_first else table.names.keys() & row.keys()
+                yield number, {name: row.get(name) for name in names}
+                is_first = False
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         problem = f"{path} looks like an export of {tool.name}, but {place(number)} or a row after it has another shape"
         raise DataError(problem, remedy="Export it again, or save a table with the columns text and label") from error
@@ -92,15 +99,19 @@ def _rows(
 
 
 class _Table:
-    """The columns of an export: those of its texts, and one for each question, of which some are answered by spans."""
+    """The columns of an export: those of its texts, and one for each question, of which some are answered by spans.
 
-    def __init__(self, texts: Iterable[AnnotatedText], columns: Columns) -> None:
-        self.text_columns: dict[str, None] = {}
-        questions: dict[str, None] = {}
+    Of many columns, `names` lacks those that hardly any row has, unless they are to be read: otherwise a table whose
+    rows name their own columns would grow with the square of its rows.
+    """
+
+    def __init__(self, texts: Sequence[AnnotatedText], columns: Columns) -> None:
+        self.text_columns: Counter[str] = Counter()
+        questions: Counter[str] = Counter()
         self.span_questions: set[str] = set()
         for text in texts:
-            self.text_columns |= dict.fromkeys(text.columns)
-            questions |= dict.fromkeys(text.answers)
+            self.text_columns.update(text.columns.keys())
+            questions.update(text.answers.keys())
             self.span_questions |= {name for name, answers in text.answers.items() if any(map(spans_of, answers))}
         self.is_for_training = columns.setting.startswith("dataset.")
         self.column_of = {name: name for name in questions}
@@ -108,26 +119,39 @@ class _Table:
             only = next(iter(questions))
             usual = SPANS if only in self.span_questions and not self.is_for_training else LABEL
             self.column_of[only] = only if usual in self.text_columns else usual
+        self.question_of = {column: question for question, column in self.column_of.items()}
+
+        # Which columns there are in all.
+        n_rows = dict(self.text_columns) | {column: questions[name] for name, column in self.column_of.items()}
+        named = {*columns.by_setting().values()}
+        least = _LEAST_SHARE * len(texts) if len(n_rows) > _MANY_COLUMNS else 0
+        self.names = {name: None for name, count in n_rows.items() if count >= least or name in named}
+        self.n_left_out = len(n_rows) - len(self.names)
 
     def row(self, text: AnnotatedText, columns: Columns, where: str, counts: Counter[str]) -> dict[str, Any] | None:
         """Return the columns of a text; None if it is left out."""
         if text.is_left_out and self.is_for_training:
             return None
-        row = dict.fromkeys(self.text_columns) | text.columns
-        for question, column in self.column_of.items():
-            answer = next(iter(text.answers.get(question, [])), None)
-            if column != columns.label:
-                row[column] = _as_cell(answer)
-                continue
-            if answer is None and (question in self.span_questions or columns.target == "label_set"):
-                counts["unanswered"] += 1  # an empty list would say that nothing applies
-                return None
-            name = columns.parts[0]
-            content = row.get(name)
-            if question in self.span_questions and isinstance(content, str):
-                row[name], row[column] = tagged(content, spans_of(answer) or [], text.words, counts)
-            else:
-                row[column] = label_of(answer, columns, where)
+        row = {name: value for name, value in text.columns.items() if name not in self.question_of}
+        for question, answers in text.answers.items():
+            if question in self.column_of:
+                row[self.column_of[question]] = _as_cell(next(iter(answers), None))
+        if columns.label not in self.question_of:
+            return row
+
+        # The answer to learn from: as a label, or as a tag for each word.
+        question = self.question_of[columns.label]
+        nothing = [[]] if text.n_asked else []
+        answer = next(iter(text.answers.get(question, nothing)), None)
+        if answer is None and (question in self.span_questions or columns.target == "label_set"):
+            counts["unanswered"] += 1  # an empty list would say that nothing applies
+            return None
+        name = columns.parts[0]
+        content = row.get(name)
+        if question in self.span_questions and isinstance(content, str):
+            row[name], row[columns.label] = tagged(content, spans_of(answer) or [], text.words, counts)
+        else:
+            row[columns.label] = label_of(answer, columns, where)
         return row
 
 
@@ -169,49 +193,65 @@ def _as_cell(answer: Any) -> Any:
 def tagged(
     text: str, spans: Sequence[Span], borders: list[tuple[int, int]] | None, counts: Counter[str]
 ) -> tuple[list[str], list[str]]:
-    """Return the words of a text, and a BIO tag for each.
+    """Return the words of a text, and a BIO tag for each. The `borders` of words are in order and do not overlap.
 
     A span that begins or ends within a word is widened to it. Of two spans about one word, the first is taken, of two
-    that begin together the longer one. Both are counted.
+    that begin together the longer one. Both are counted. Raises ValueError for a label too long to repeat.
 
     >>> tagged("In New York.", [(3, 11, "PLACE")], None, Counter())
     (['In', 'New', 'York', '.'], ['O', 'B-PLACE', 'I-PLACE', 'O'])
     """
     if borders is None:
         borders = [word.span() for word in _WORD.finditer(text)]
+    firsts = [first for first, _ in borders]
+    lasts = [last for _, last in borders]
     tags = ["O"] * len(borders)
+    n_tagged = 0  # words up to the end of the last span that was taken: no later span begins before that one
     for start, end, label in sorted(spans, key=lambda span: (span[0], -span[1])):
-        within = [index for index, (first, last) in enumerate(borders) if first < end and start < last]
-        if not within:
+        # The words that the span touches are neighbours.
+        word = bisect_right(lasts, start)
+        after = bisect_left(firsts, end)
+        if after <= word:
             counts["outside"] += 1
             continue
-        if any(tags[index] != "O" for index in within):
+        if word < n_tagged:
             counts["overlapping"] += 1
             continue
-        is_cut = borders[within[0]][0] < start or end < borders[within[-1]][1]
-        counts["widened"] += is_cut
-        tags[within[0]] = f"B-{label}"
-        for index in within[1:]:
-            tags[index] = f"I-{label}"
+        if len(label) > _LONGEST_TAG:
+            raise ValueError(f"a label of {len(label):,} characters")
+        counts["widened"] += firsts[word] < start or end < lasts[after - 1]
+        tags[word:after] = [f"B-{label}", *[f"I-{label}"] * (after - word - 1)]
+        n_tagged = after
     return [text[first:last] for first, last in borders], tags
 
 
-def _agreed(answers: Sequence[Any], counts: Counter[str]) -> list[Any]:
-    """Return the answer that most people gave, alone; nothing if nobody answered, or in a tie."""
-    votes = Counter(map(comparable, answers)).most_common(2)
+def _agreed(answers: Sequence[Any], n_blank: int, counts: Counter[str]) -> list[Any]:
+    """Return the answer that most people gave, alone; nothing if nobody answered, or in a tie.
+
+    `n_blank` further people say that nothing applies.
+    """
+    number_of = Counter(map(comparable, answers))
+    answer_of = dict(zip(map(comparable, reversed(answers)), reversed(answers), strict=True))
+    if n_blank > 0:
+        number_of[comparable([])] += n_blank
+        answer_of.setdefault(comparable([]), [])
+    votes = number_of.most_common(2)
     if len(votes) > 1:
         counts["disagreements"] += 1
     if len(votes) > 1 and votes[0][1] == votes[1][1]:
         counts["ties"] += 1
         return []
-    return [answer for answer in answers if comparable(answer) == votes[0][0]][:1]
+    return [answer_of[vote] for vote, _ in votes[:1]]
 
 
 def _say_as_what(path: Path, tool: Tool, table: _Table, counts: Counter[str]) -> None:
     """Say what a file was read as, and which answers are left out."""
     article = "an" if tool.name[0] in "AEIOU" else "a"
-    names = [*table.text_columns, *table.column_of.values()]
-    say_once(f"{path}: read as {article} {tool.name} export: {listed(names, 8)}")
+    say_once(f"{path}: read as {article} {tool.name} export: {listed(table.names, 8)}")
+    if table.n_left_out:
+        say_once(
+            f"{path}: {table.n_left_out:,} columns that fewer than {_LEAST_SHARE:.0%} of the rows have are left out"
+        )
     _say_counts(path, counts, ("rejected", "ignored", "suggested", "not", "disagreements"))
 
 

@@ -1,34 +1,42 @@
 """Files at a URL: https://, and whatever fsspec opens (s3://, hf://, gs://, ...), each copied to the cache, whole.
 
-A copy is used again while its source is the same, or cannot be reached. Beside it is where it came from.
+A copy is used again while its source is the same, or cannot be reached, and its own hash is right. Beside it is where
+it came from. (fsspec's `filecache` asks no web server whether a file has changed: it knows a version only by the URL.)
 """
 
 from __future__ import annotations
 
 import errno
 import glob
+import gzip
 import json
 import re
 import shutil
+import threading
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from filelock import FileLock
 
 from encoderlab.data.pipes import readable_again
 from encoderlab.errors import DataError, SettingError, one_line
-from encoderlab.system.files import atomic_write, atomic_write_text
+from encoderlab.system.files import atomic_write, atomic_write_text, sha256_of
 from encoderlab.system.messages import progress_bar, say
+from encoderlab.system.records import json_of
 
 MOST_BYTES = 20 * 2**30  # of a file
 _AT_A_TIME = 2**20  # bytes
-_SECONDS = 30  # to wait for an answer, or for the next bytes
+_SECONDS = 30  # to wait for the next bytes
+ANSWER_SECONDS = 60  # to wait for the whole head of an answer
+LEAST_RATE = 1000  # bytes a second on average, once the first seconds have passed
+FIRST_SECONDS = 60
 DOWNLOADS = "downloads"  # of the cache
 _SOURCE = ".source.json"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://.")
@@ -105,7 +113,7 @@ def _copy_of(url: str, cache_dir: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
-            known = _noted(folder).get("version") if copy.exists() else None
+            known = _known_version(copy, url)
             try:
                 with _explained(url):
                     _copy(url, copy, known)
@@ -121,11 +129,22 @@ def _copy_of(url: str, cache_dir: Path) -> Path:
     return copy
 
 
+def _known_version(copy: Path, url: str) -> str | None:
+    """Return the version of the copy of a URL; None if there is none, or it is not as it was written."""
+    noted = _noted(copy.parent)
+    if not noted or not copy.is_file():
+        return None
+    if sha256_of(copy) != noted["sha256"]:
+        say(f"{copy} has been damaged since it was written; {without_query(url)} is read again")
+        return None
+    return noted["version"]
+
+
 def _noted(folder: Path) -> dict[str, str]:
-    """Return the `url` and the `version` of the copy in a folder; nothing if they are not known."""
+    """Return the `url`, `version` and `sha256` of the copy in a folder; nothing if they are not known."""
     try:
-        noted = json.loads((folder / _SOURCE).read_text(encoding="utf-8"))
-        return {name: str(noted[name]) for name in ("url", "version")}
+        noted = json_of((folder / _SOURCE).read_text(encoding="utf-8"))
+        return {name: str(noted[name]) for name in ("url", "version", "sha256")}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
@@ -142,18 +161,26 @@ def _copy(url: str, copy: Path, known: str | None) -> None:
             raise DataError(problem, remedy="Free some space, or set cache_dir")
         with atomic_write(copy) as temporary:
             n_bytes = 0
+            digest = sha256()
+            started = time.monotonic()
+            read: Callable[[int], bytes] = getattr(source, "read1", source.read)  # what has come, not all that is asked
             bar = progress_bar(f"copying {copy.name}", "B", size, unit_scale=True, leave=False)
             with temporary.open("wb") as file, bar:
-                for block in iter(lambda: source.read(_AT_A_TIME), b""):
+                for block in iter(lambda: read(_AT_A_TIME), b""):
                     n_bytes += len(block)
                     if n_bytes > MOST_BYTES:
                         raise _too_large(url)
+                    seconds = time.monotonic() - started
+                    if seconds > FIRST_SECONDS and n_bytes < LEAST_RATE * seconds:
+                        problem = f"{without_query(url)} sends only {n_bytes / seconds:,.0f} bytes a second"
+                        raise DataError(problem, remedy="Try again later, or download it yourself, and name the file")
+                    digest.update(block)
                     file.write(block)
                     bar.update(len(block))
             if size is not None and n_bytes != size:
                 problem = f"{without_query(url)} broke off after {n_bytes:,} of {size:,} bytes"
                 raise DataError(problem, remedy="Try again")
-    noted = {"url": without_query(url), "version": version}
+    noted = {"url": without_query(url), "version": version, "sha256": digest.hexdigest()}
     atomic_write_text(copy.parent / _SOURCE, json.dumps(noted))
 
 
@@ -162,28 +189,80 @@ def _too_large(url: str) -> DataError:
     return DataError(problem, remedy="Download it yourself, and name the file")
 
 
-Opened = tuple[IO[bytes], str, int | None]  # what is read, its version, and how many bytes it has if that is known
+Opened = tuple[
+    IO[bytes] | gzip.GzipFile, str, int | None
+]  # what is read, its version, and how many bytes it has if that is known
 
 
 @contextmanager
 def _opened_http(url: str, known: str | None) -> Iterator[Opened]:
     """Open a file of a web server, which states a version by its headers ETag or Last-Modified.
 
-    Raises _UnchangedError, or an error of urllib.
+    Raises _UnchangedError, DataError for an answer that is not the whole file, or an error of urllib.
     """
-    headers = {"User-Agent": "encoderlab"}
+    headers = {"User-Agent": "encoderlab", "Accept-Encoding": "identity"}
     if known:
         headers["If-None-Match" if known.startswith(('"', "W/")) else "If-Modified-Since"] = known
+    request = urllib.request.Request(_quoted(url), headers=headers)
+    shown = without_query(url)
     try:
-        response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_SECONDS)
+        response = _answer(request, shown)
     except urllib.error.HTTPError as error:
-        if error.code == 304:
+        if error.code == 304 and known:
             raise _UnchangedError from None
+        if error.code == 304:
+            problem = f"{shown} answers that it is unchanged (304), and was not asked"
+            raise DataError(problem, remedy="Try again, or download it yourself, and name the file") from None
         raise
     with response:
+        if response.status != 200:
+            problem = f"{shown} answers with status {response.status} instead of the whole file (200)"
+            raise DataError(problem, remedy="Download it yourself, and name the file")
         version = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
         length = response.headers.get("Content-Length")
+        coding = response.headers.get("Content-Encoding", "identity").strip().lower()
+        # Of a file that is packed itself, servers state its own packing.
+        if coding in ("gzip", "x-gzip") and not name_of(url).endswith(".gz"):
+            with gzip.GzipFile(fileobj=response) as unpacked:
+                yield unpacked, version, None
+            return
+        if coding not in ("identity", "", "gzip", "x-gzip"):
+            problem = f"{shown} is sent packed as {coding[:40]}, which was not asked for"
+            raise DataError(problem, remedy="Download it yourself, and name the file")
         yield response, version, None if length is None else int(length)
+
+
+def _quoted(url: str) -> str:
+    """Return a URL as it is sent: blanks and letters beyond ASCII quoted; what is quoted stays as it is."""
+    parts = _parts(url)
+    user, at, host = parts.netloc.rpartition("@")
+    netloc = f"{quote(user, safe='%:')}{at}{host if host.isascii() else host.encode('idna').decode()}"
+    path = quote(parts.path, safe="/%:@!$&'()*+,;=~")
+    return parts._replace(netloc=netloc, path=path, query=quote(parts.query, safe="/%:@!$&'()*+,;=~?")).geturl()
+
+
+def _answer(request: urllib.request.Request, shown: str) -> Any:
+    """Return what a server answers, once its head has arrived whole: a thread of its own waits for that.
+
+    Raises DataError if that takes too long: each single byte of the head may come in time. Or an error of urllib.
+    """
+    answers: list[Any] = []
+
+    def ask() -> None:
+        try:
+            answers.append(urllib.request.urlopen(request, timeout=_SECONDS))
+        except Exception as error:
+            answers.append(error)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(ANSWER_SECONDS)
+    if not answers:
+        problem = f"{shown} has not answered within {ANSWER_SECONDS} seconds"
+        raise DataError(problem, remedy="Try again later, or download it yourself, and name the file")
+    if isinstance(answers[0], Exception):
+        raise answers[0]
+    return answers[0]
 
 
 @contextmanager

@@ -37,6 +37,8 @@ from encoderlab.system.messages import progress_bar, say
 _ROWS_AT_A_TIME = 2000
 _DOCUMENTS_AT_A_TIME = 100
 _CHARACTERS_AT_A_TIME = 2**26
+_MANY_CELLS = 1_000_000  # of rows that have few of the columns, from which on these are refused
+_MOST_TIMES = 100  # as many cells as the rows have
 _UNFIT = (pa.ArrowException, OverflowError, UnicodeEncodeError)  # of values that do not fit a type
 
 Batch = tuple[range | list[int], dict[str, pa.Array]]  # the numbers of many rows, and their values by column
@@ -170,12 +172,21 @@ def read_batches(path: Path, kind: Format, columns: Columns, dialect: Dialect) -
     labels = {columns.label, *columns.label_columns}
     names: list[str] = []
     kinds: dict[str, pa.DataType | None] = dict.fromkeys(columns.as_text)
+    n_cells = 0
+    n_present = 0
     most = _DOCUMENTS_AT_A_TIME if columns.documents else _ROWS_AT_A_TIME
     records = _records(path, kind, columns, dialect)
     for group in grouped(records, _n_characters, _CHARACTERS_AT_A_TIME, most):
         if not names:
             first, record = group[0]
             names = columns.to_read(list(record), place(first))
+
+        # A row of a million columns, before a million rows of one, would take a cell for each of them.
+        n_cells += len(names) * len(group)
+        n_present += sum(len(record) for _, record in group)
+        if n_cells > max(_MANY_CELLS, _MOST_TIMES * n_present):
+            problem = f"{path} has {len(names):,} columns, of which hardly any row has one in {_MOST_TIMES}"
+            raise DataError(problem, remedy="Save a table with the columns that are needed")
 
         # From records to columns; an error names the line or row that it concerns.
         numbers = [number for number, _ in group]

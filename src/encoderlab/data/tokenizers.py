@@ -22,6 +22,7 @@ from tokenizers import pre_tokenizers, processors
 
 from encoderlab.errors import DataError
 from encoderlab.system.files import atomic_write_text
+from encoderlab.system.records import json_of
 
 # What transformers calls the special tokens, and their text in BERT's vocabulary, in the order of their ids in a
 # trained one.
@@ -193,7 +194,7 @@ class Tokenizer:
             with _damage_explained(stated):
                 if stated.stat().st_size > LARGEST_FILE:
                     raise ValueError(f"it has more than {LARGEST_FILE:,} bytes")
-                fields = json.loads(stated.read_text(encoding="utf-8"))
+                fields = json_of(stated.read_text(encoding="utf-8"))
                 for role in BERT_SPECIALS:
                     if role in fields:
                         named[role] = fields[role]["content"] if isinstance(fields[role], dict) else fields[role]

@@ -5,7 +5,6 @@ text is made: 1_Pooling/config.json how the vectors of its tokens are pooled, an
 length 1.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ from encoderlab.exchange.families import (
 )
 from encoderlab.exchange.weights import LARGEST_JSON, read_config
 from encoderlab.model.config import HeadSizes, ModelConfig, Pooling, TargetKind
+from encoderlab.system.records import json_of
 
 PAIR_LABELS = ["follows", "random"]  # the classes of BERT's pair head, in the order of its own code
 PROBLEM_TYPES: dict[TargetKind, str] = {
@@ -380,7 +380,7 @@ def _modules(folder: Path) -> list[str]:
     try:
         if path.stat().st_size > LARGEST_JSON:
             raise ValueError("it is too large")
-        modules = json.loads(path.read_text(encoding="utf-8"))
+        modules = json_of(path.read_text(encoding="utf-8"))
         return [str(module["type"]).rpartition(".")[2] for module in modules]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise DataError(f"{path} is damaged", allowed="a list of modules with types") from None

@@ -4,7 +4,6 @@ Weights are read from safetensors only, and no code of a checkpoint is ever run.
 ships its encoder, the token embeddings are 8-bit integers with a scale for each row, and everything else 16-bit floats.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from encoderlab.errors import DataError
+from encoderlab.system.records import json_of
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -79,7 +79,7 @@ def read_config(folder: Path, name: str = "config.json") -> dict[str, Any]:
     if size > LARGEST_JSON:
         raise DataError(f"{path} is too large: {size:,} bytes", allowed=f"at most {LARGEST_JSON:,}")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json_of(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path, error) from None
     if not isinstance(content, dict):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from encoderlab.errors import DataError
 from encoderlab.metrics import scores_of_predictions
@@ -17,6 +15,7 @@ from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.reports.facts import PRECISIONS
 from encoderlab.settings import flat_settings
+from encoderlab.system.records import json_of, yaml_of
 
 # Where a run writes, how often it logs, what it computes on and what else it scores do not distinguish experiments.
 NOT_COMPARED = {
@@ -67,8 +66,8 @@ def finished_runs(folders: Iterable[Path]) -> tuple[list[FinishedRun], list[str]
 
 def read_run(folder: Path) -> FinishedRun:
     """Return the run in `folder`. Raises DataError if one of its records cannot be read."""
-    report, environment = (_read(folder / name, json.loads) for name in ("report.json", "environment.json"))
-    settings = dict(flat_settings(_read(folder / "config.yaml", yaml.safe_load)))
+    report, environment = (_read(folder / name, json_of) for name in ("report.json", "environment.json"))
+    settings = dict(flat_settings(_read(folder / "config.yaml", yaml_of)))
     try:
         if environment["command"] == "eval":
             settings = _with_evaluated_run(settings)
@@ -116,13 +115,13 @@ def _with_evaluated_run(settings: dict[str, Any]) -> dict[str, Any]:
     data_settings = {
         name: value for name, value in settings.items() if name.startswith("dataset") and value is not None
     }
-    return dict(flat_settings(_read(config, yaml.safe_load))) | data_settings
+    return dict(flat_settings(_read(config, yaml_of))) | data_settings
 
 
 def _read(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
     try:
         return dict(parse(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise DataError(f"{path} cannot be read: {error}", remedy="Leave this run out") from None
 
 

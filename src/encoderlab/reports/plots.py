@@ -99,12 +99,16 @@ def _look(**look: Any) -> dict[str, Any]:
     return {"parse_math": False, "family": _fonts(), **look}
 
 
-def curves(lines: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str, str, str]]) -> Figure:
+def curves(
+    lines: Sequence[Mapping[str, Any]],
+    columns: Sequence[tuple[str, str, str, str]],
+    gaps: Sequence[tuple[int, int]] = (),
+) -> Figure:
     """Plot loss, metric and learning rate of the `lines` of metrics.jsonl against steps, in a column for each
     objective: the names of its training loss, loss and metric in the lines, and a title before their labels.
 
     The training loss is drawn as logged (faint) and smoothed, evaluations as logged. Each line has at most 500 points,
-    which are means of the values between them.
+    which are means of the values between them. The `gaps`, each the first and last step without a line, are grey.
     """
     import pandas as pd
 
@@ -137,6 +141,9 @@ def curves(lines: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str,
         rate_axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
         rate_axes.set_ylim(bottom=0)
         rate_axes.xaxis.set_major_formatter("{x:,.0f}")
+        for first, last in gaps:
+            for axes in panels:
+                axes.axvspan(first, last, color=GREY, alpha=0.2, linewidth=0)
         _finish(rate_axes, "optimizer step", "learning rate")
     return figure
 

@@ -5,7 +5,6 @@ shows.
 from __future__ import annotations
 
 import csv
-import json
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ import numpy as np
 from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.reports import wording
 from encoderlab.system.files import atomic_write
+from encoderlab.system.records import json_of
 
 if TYPE_CHECKING:
     import datasets
@@ -162,7 +162,7 @@ class Trial:
 def trial_of(run: Path, task: str) -> Trial:
     """Return what is known of the run in this folder; of anything else, such as a copied model, the `task`'s name."""
     try:
-        report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+        report = json_of((run / "report.json").read_text(encoding="utf-8"))
         title = wording.title_of(report)
         split = str(report["scored_split"])
         examples = () if split == "train" else _short_examples(run / "predictions.csv")

@@ -348,7 +348,7 @@ def _curves(folder: Path, report: Mapping[str, Any]) -> dict[str, Plot]:
     path = folder / "metrics.jsonl"
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     lines = [json.loads(line) for line in text.splitlines()]
-    if not lines:
+    if not any(line["kind"] == "step" for line in lines):
         return {}
     main_score = report["main_score"]
     scores = "Losses, scores" if "pairs" in report else f"Loss, {wording.words_of(main_score)}"
@@ -359,7 +359,10 @@ def _curves(folder: Path, report: Mapping[str, Any]) -> dict[str, Plot]:
         if paired:
             columns.append(("loss_sequence", "nsp_loss", "nsp_accuracy", "pairs: "))
     what = f"{scores} on validation and learning rate over the optimizer's steps."
-    return {"curves": Plot(plots.curves(lines, columns), what)}
+    gaps = report.get("not_logged", [])
+    if gaps:
+        what += " In grey: steps of which metrics.jsonl has no line."
+    return {"curves": Plot(plots.curves(lines, columns, gaps), what)}
 
 
 def _plots_of(report: Mapping[str, Any], scores: PredictionScores) -> dict[str, Plot]:

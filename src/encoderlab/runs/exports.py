@@ -19,7 +19,6 @@ from typing import Any, cast
 import numpy as np
 import tokenizers
 import torch
-import yaml
 from torch import Tensor
 
 from encoderlab.errors import DataError, SettingError, UserError
@@ -42,6 +41,7 @@ from encoderlab.runs.model_folder import (
 )
 from encoderlab.runs.pretrained import load_pretrained
 from encoderlab.system.files import write_manifest
+from encoderlab.system.records import yaml_of
 from encoderlab.tasks.task import RowPrediction
 
 PREDICT = Path(onnx.__file__).with_name("onnx_predict.py")  # a program of its own, which is copied and never imported
@@ -233,7 +233,7 @@ def _table_of_start(shape: ModelConfig, folder: Path) -> Tensor | None:
     config = folder.parent / "config.yaml"
     if folder.name != MODEL or not config.is_file():
         return None
-    settings: Any = yaml.safe_load(config.read_text(encoding="utf-8"))
+    settings: Any = yaml_of(config.read_text(encoding="utf-8"))
     init_from = settings.get("init_from") if isinstance(settings, dict) else None
     if not init_from:
         return None

@@ -75,6 +75,7 @@ def _finish_task(
     notes += [note for note in about_rows if note]
     init_from = config.starts_from
     summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
+    summary |= {"not_logged": result.not_logged} if result.not_logged else {}
     simple_models = _baselines(data, split, prepared.model)
     report = reports.build_report({**summary, "data_notes": prepared.data_notes}, scores, simple_models)
     facts = run_facts(run)
@@ -126,6 +127,7 @@ def _finish_encoder(
     notes = [*result.notes, *prepared.notes, *prepared.data_notes]
     init_from = config.starts_from
     summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
+    summary |= {"not_logged": result.not_logged} if result.not_logged else {}
     if isinstance(data, Data):
         report = reports.run_report({**summary, "data_notes": prepared.data_notes}, scores)
     elif isinstance(config.task, PretrainingConfig):

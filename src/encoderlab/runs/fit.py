@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,9 @@ from torch import Tensor
 
 from encoderlab.errors import DataError, one_line
 from encoderlab.metrics.scores import SplitScores, is_lower_better
-from encoderlab.runs.journal import Journal, Progress, in_words
+from encoderlab.runs.journal import Journal, Progress, in_words, note_on_gap
 from encoderlab.runs.model import Model
+from encoderlab.runs.resume import most_between_logged_steps
 from encoderlab.runs.run import Run
 from encoderlab.system.device import ThreadsByLoad
 from encoderlab.system.processes import Interrupted, deferred, stop_if_interrupted
@@ -52,6 +53,7 @@ class Result:
     checkpoint: dict[str, Any]
     throughput: Mapping[str, float | None]
     notes: list[str]
+    not_logged: list[tuple[int, int]] = field(default_factory=list)  # first and last step of gaps in metrics.jsonl
 
 
 def fit(model: Model, trained_on: Rows, validation: Rows | None, run: Run) -> Result:
@@ -115,7 +117,8 @@ def fit(model: Model, trained_on: Rows, validation: Rows | None, run: Run) -> Re
     # The weights that the run is for.
     checkpoint, notes = _keep_weights(model, run, state)
     state.distributed.finish()
-    return Result(checkpoint, journal.throughput(), notes)
+    gaps = journal.missing_steps()
+    return Result(checkpoint, journal.throughput(), [*notes, *map(note_on_gap, gaps)], gaps)
 
 
 def _score_and_record(model: Model, validation: Rows, progress: Progress, journal: Journal) -> None:
@@ -155,9 +158,12 @@ def _objects_frozen() -> Iterator[None]:
 
 def _journal(model: Model, run: Run, state: TrainState) -> Journal:
     """Return the journal of a run, which only the main process keeps."""
-    metrics = run.metrics_file if model.processes.is_main else Path(os.devnull)
-    events = run.events_folder if model.config.tensorboard and model.processes.is_main else None
-    return Journal(metrics, model.config.training.log_every, state.per_epoch, state.progress, events)
+    log_every = model.config.training.log_every
+    if not model.processes.is_main:
+        return Journal(Path(os.devnull), log_every, state.per_epoch, state.progress)
+    events = run.events_folder if model.config.tensorboard else None
+    between = most_between_logged_steps(run, log_every)
+    return Journal(run.metrics_file, log_every, state.per_epoch, state.progress, events, between)
 
 
 def _keep_weights(model: Model, run: Run, state: TrainState) -> tuple[dict[str, Any], list[str]]:

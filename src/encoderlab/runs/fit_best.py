@@ -83,7 +83,7 @@ def fit_best(model: Model, trained_on: Rows, validation: Rows | None, run: Run, 
         if head_alone is not None:
             assert validation is not None, "the head alone was to be compared on it"
             checkpoint, note = _keep_better(model, head_alone, validation, result.checkpoint)
-            result = Result(checkpoint, result.throughput, [note, *result.notes])
+            result = replace(result, checkpoint=checkpoint, notes=[note, *result.notes])
     # Gradients and moments are no longer needed, and a large table needs their memory.
     gc.collect()
     return_freed_memory()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,8 @@ from tqdm import tqdm
 
 from encoderlab.metrics.scores import SplitScores
 from encoderlab.system.files import atomic_write
-from encoderlab.system.messages import progress_bar
+from encoderlab.system.messages import progress_bar, say
+from encoderlab.system.records import json_of
 from encoderlab.training.loop import Step
 
 if TYPE_CHECKING:
@@ -83,16 +86,27 @@ class Journal:
     between any two lines can be computed: `examples`, `tokens`, `padded_tokens`, `seconds` of training; also the number
     of `threads`, and `time`, in seconds since 1970. TensorBoard's event files in `events`, if any, get the same
     numbers. A terminal shows a progress bar; elsewhere there is one line per evaluation. Lines of steps beyond
-    `progress`, which a resumed run takes again, are dropped. Use it as a context manager.
+    `progress`, which a resumed run takes again, are dropped. If others are missing, at most `between` steps apart as
+    they should be, that is said. Use it as a context manager.
     """
 
     def __init__(
-        self, path: Path, log_every: int, per_epoch: int, progress: Progress, events: Path | None = None
+        self,
+        path: Path,
+        log_every: int,
+        per_epoch: int,
+        progress: Progress,
+        events: Path | None = None,
+        between: int | None = None,
     ) -> None:
         self.log_every = log_every
         self.per_epoch = per_epoch
         self.progress = progress
+        self._path = path
+        self._between = between or log_every
         _drop_lines_beyond(path, progress)
+        for first, last in self.missing_steps():
+            say(f"{path}: {note_on_gap((first, last))}")
         self._file = path.open("a", encoding="utf-8")
         self._events: SummaryWriter | None = None
         if events is not None:
@@ -147,6 +161,25 @@ class Journal:
             self.progress.seconds += now - self._last
         self._last = now
 
+    def missing_steps(self) -> list[tuple[int, int]]:
+        """Return the first and last step of each gap up to `progress`: what was deleted, cut off or damaged.
+
+        There are none in the processes that keep no journal.
+        """
+        if self._path == Path(os.devnull):
+            return []
+        steps = [0]
+        lines = self._path.read_bytes().splitlines() if self._path.is_file() else []
+        for line in lines:
+            with suppress(ValueError, KeyError, TypeError):  # of a damaged line
+                entry = json_of(line)
+                steps += [entry["step"]] if entry["kind"] == "step" else []
+        first_is_missing = self.progress.step >= 1 and 1 not in steps
+        gaps = [(1, min(steps[1:], default=self.progress.step + 1) - 1)] if first_is_missing else []
+        reached = [*sorted(steps), self.progress.step]
+        between = [(before + 1, after - 1) for before, after in pairwise(reached) if after - before > self._between]
+        return gaps + [gap for gap in between if gap[0] > 1]
+
     def evaluation(self, split: str, scores: SplitScores, score: str) -> None:
         """Log an evaluation, and print its score and the remaining time on standard error."""
         progress = self.progress
@@ -179,6 +212,11 @@ class Journal:
                     self._events.add_scalar(f"{line.get('split', 'train')}/{name}", value, step)
 
 
+def note_on_gap(gap: tuple[int, int]) -> str:
+    """Return in words that there is no line of the steps from the first to the last of a gap."""
+    return f"metrics.jsonl has no line of the steps {gap[0]:,} to {gap[1]:,}; the curves show the gap"
+
+
 def _drop_lines_beyond(path: Path, progress: Progress) -> None:
     """Keep in the journal only the lines up to `progress`; one that a kill or a loss of power damaged is dropped."""
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
@@ -186,7 +224,7 @@ def _drop_lines_beyond(path: Path, progress: Progress) -> None:
     kept = []
     for line in lines:
         with suppress(ValueError, KeyError, TypeError):  # of a damaged line
-            entry = json.loads(line)
+            entry = json_of(line)
             if line.endswith(b"}\n") and entry["step"] <= last[entry["kind"]]:
                 kept.append(line)
     if kept != lines:

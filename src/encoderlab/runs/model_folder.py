@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import safetensors.torch
 import torch
-import yaml
 from torch import Tensor
 
 from encoderlab.config.commands import OpenRunConfig, RunConfig
@@ -35,6 +34,7 @@ from encoderlab.shipped import shipped_folder, suggestion
 from encoderlab.system.device import set_up_compute
 from encoderlab.system.files import MANIFEST, atomic_write, differing_files, expanded, write_manifest
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
+from encoderlab.system.records import yaml_of
 from encoderlab.system.tensor_files import write_tensors
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.multilabel import MultilabelConfig
@@ -245,7 +245,7 @@ def read_model(folder: Path, *, or_graph: bool = False) -> Model:
             raise ValueError("config.json does not contain the model's size and shape")
         if not isinstance(provenance.longest_row, int | None):
             raise ValueError("config.json has no number as the length of the longest training row")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SettingError, yaml.YAMLError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SettingError) as error:
         problem = f"{folder} is damaged or not an encoderlab model: {one_line(str(error))[:200]}"
         raise DataError(problem, remedy="Use another run") from None
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
@@ -279,7 +279,7 @@ def _settings_of(folder: Path, content: dict[str, Any]) -> RunConfig:
     settings = content["encoderlab"]
     run_settings = folder.parent / "config.yaml"
     if folder.name == MODEL and run_settings.is_file():  # it knows the folder of the rows
-        settings |= {"dataset": yaml.safe_load(run_settings.read_text(encoding="utf-8"))["dataset"]}
+        settings |= {"dataset": yaml_of(run_settings.read_text(encoding="utf-8"))["dataset"]}
     return settings_from_dict(settings, RunConfig)
 
 

@@ -37,9 +37,10 @@ from encoderlab.shipped import shipped_names
 from encoderlab.system.device import Compute, processor_name
 from encoderlab.system.files import atomic_write_text
 from encoderlab.system.processes import Processes
+from encoderlab.system.records import json_of, yaml_of
 
 LIBRARIES = ("encoderlab", "torch", "transformers", "datasets", "tokenizers", "hydra-core", "scikit-learn", "numpy")
-RECORDED_AGAIN = ("argv", "overrides", "versions", "hardware", "git_commit")  # each time a run is resumed
+RECORDED_AGAIN = ("argv", "overrides", "versions", "hardware", "git_commit", "settled")  # each time a run is resumed
 CARD = "README.md"
 
 
@@ -101,7 +102,8 @@ def record_start(
 
     environment.json is enough to explain later why two scores differ: versions, hardware, git commit, command line, and
     the data's statistics. The `requested` settings, before those left open were decided, are compared with a command
-    line that is repeated to resume the run. For a resumed run the file keeps what that was started with, and records
+    line that is repeated to resume the run; the settled ones with config.yaml, which somebody may have edited. For a
+    resumed run the file keeps what that was started with, and records
     under `resumed` what it resumes with.
     """
     device_name = torch.cuda.get_device_name(compute.device) if compute.device.type == "cuda" else None
@@ -126,13 +128,14 @@ def record_start(
     }
     if requested is not None:
         record["composed"] = plain(requested)
+        record["settled"] = plain(cast("RunConfig", config))
     if fingerprints:
         record["files"] = fingerprints
     if notes:
         record["notes"] = notes  # on what was decided, which a resumed run reports too
     if run.config_file.is_file():
-        started = json.loads(run.environment_file.read_text(encoding="utf-8"))
-        again = {key: record[key] for key in RECORDED_AGAIN}
+        started = json_of(run.environment_file.read_text(encoding="utf-8"))
+        again = {key: record[key] for key in RECORDED_AGAIN if key in record}
         record = started | {"resumed": [*started.get("resumed", []), again]}
     environment = json.dumps(record, indent=2, ensure_ascii=False, default=str) + "\n"
     atomic_write_text(run.environment_file, environment)
@@ -185,7 +188,7 @@ def run_facts(run: Run) -> dict[str, Any]:
     Files are named without their folders, which could reveal a user's name to strangers.
     """
     source = Run(run.folder.parent) if run.is_nested else run  # a fold has the settings of all folds
-    settings = dict(flat_settings(yaml.safe_load(source.config_file.read_text(encoding="utf-8"))))
+    settings = dict(flat_settings(yaml_of(source.config_file.read_text(encoding="utf-8"))))
     started = environment_of(source)
     lines = [record["overrides"] for record in (started, *started.get("resumed", []))]
     typed = [override for line in lines if line is not None for override in line if not override.startswith("hydra")]

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from omegaconf.errors import OmegaConfBaseException
 
 from encoderlab.config import TRAINING_COMMANDS
@@ -27,6 +26,7 @@ from encoderlab.runs.run import Run, check_free
 from encoderlab.settings import flat_settings
 from encoderlab.system.device import PRECISION_NAMES
 from encoderlab.system.processes import Processes
+from encoderlab.system.records import json_of, yaml_of
 from encoderlab.training.config import Precision
 
 ONLY_PLACES = ("cache_dir", "run_dir", "resume")  # settings that change nothing in a run
@@ -89,7 +89,7 @@ def folds_of(config: RunConfig, processes: Processes) -> int | None:
         return config.folds
 
     def recorded() -> int | None:
-        return read_record(Run(resume).config_file, lambda text: yaml.safe_load(text).get("folds"))
+        return read_record(Run(resume).config_file, lambda text: yaml_of(text).get("folds"))
 
     return processes.broadcast_from_main(recorded)
 
@@ -130,7 +130,7 @@ def began(config: RunConfig, processes: Processes) -> Began:
         if precision is Precision.auto and same_machine and hardware.get("speeds"):
             precision = Precision[PRECISION_NAMES[getattr(torch, hardware["precision"])]]
         accumulate = record.get("composed", {}).get("training", {}).get("accumulate")
-        settled = read_record(run.config_file, lambda text: yaml.safe_load(text)["training"]["accumulate"])
+        settled = read_record(run.config_file, lambda text: yaml_of(text)["training"]["accumulate"])
         if accumulate is not None or settled != training.accumulate:
             accumulate = training.accumulate
         return Began(threads, precision, accumulate, record.get("notes"))
@@ -177,11 +177,42 @@ def _merged(config: AnyRunConfig, run: Run, explicit: Collection[str] | None, ma
     """
     record = environment_of(run)
     _check_unfinished(run, record, config.command)
-    recorded = read_record(run.config_file, lambda text: settings_from_dict(yaml.safe_load(text), type(config)))
+    recorded = read_record(run.config_file, lambda text: settings_from_dict(yaml_of(text), type(config)))
     settings = dict(flat_settings(plain(recorded)))
+    _refuse_edited(run, settings, record)
     changed = _changed(config, settings, record.get("composed", {}), explicit, may_change)
     _refuse_changes(run, settings, changed, may_change)
     return _apply(recorded, changed, config, run)
+
+
+def _refuse_edited(run: Run, settings: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+    """Raise SettingError naming every setting in config.yaml that is not what the run began, or was last resumed, with.
+
+    A kill may have come between the two records of a start, so config.yaml may be that of the start before.
+    """
+    starts = [start["settled"] for start in (record, *record.get("resumed", [])) if "settled" in start]
+    differing: list[str] = []
+    for settled in starts[-2:]:
+        began_with = dict(flat_settings(settled))
+        names = (settings.keys() | began_with.keys()) - {*ONLY_PLACES}
+        differing = sorted(name for name in names if settings.get(name) != began_with.get(name))
+        if not differing:
+            return
+    if differing:
+        both = ", ".join(f"{name}={settings.get(name)} (the run: {began_with.get(name)})" for name in differing)
+        problem = f"{run.config_file} has been edited since the run was started: {both}"
+        settable = [name for name in differing if name in MAY_CHANGE]
+        remedy = "Put back what it was, or start a new run"
+        if settable == differing:
+            remedy = f"Put back what it was, and set {' '.join(f'{name}={settings.get(name)}' for name in settable)}"
+        raise SettingError(problem, remedy=remedy)
+
+
+def most_between_logged_steps(run: Run, log_every: int) -> int:
+    """Return how many steps at most lie between two that the run has logged, now or before it was resumed."""
+    record = environment_of(run)
+    starts = [start["settled"] for start in (record, *record.get("resumed", [])) if "settled" in start]
+    return max(log_every, *(settled["training"]["log_every"] for settled in starts), 0)
 
 
 def _check_unfinished(run: Run, record: Mapping[str, Any], command: str) -> None:
@@ -254,7 +285,20 @@ def plain(config: RunConfig) -> dict[str, Any]:
 
 def environment_of(run: Run) -> dict[str, Any]:
     """Return what environment.json records of a run. Raises DataError if it is missing or damaged."""
-    return read_record(run.environment_file, lambda text: dict(json.loads(text)))
+    return read_record(run.environment_file, _environment)
+
+
+def _environment(text: str) -> dict[str, Any]:
+    """Return the content of environment.json. Raises ValueError or TypeError if it is damaged."""
+    record = dict(json_of(text))
+    data = record.get("dataset")
+    splits = [] if data is None else data["splits"].values()
+    starts = [record, *record.get("resumed", [])]
+    settings = [start[name] for start in starts for name in ("composed", "settled") if name in start]
+    mappings = [*splits, *settings, *(start["hardware"] for start in starts if "hardware" in start)]
+    if not all(isinstance(mapping, dict) for mapping in (*mappings, record.get("files", {}))):
+        raise TypeError("a record in it is not an object")
+    return record
 
 
 def read_record(path: Path, parse: Callable[[str], Any]) -> Any:
@@ -264,6 +308,6 @@ def read_record(path: Path, parse: Callable[[str], Any]) -> Any:
     except OSError:
         problem = f"{path.parent} is not a run folder: it has no {path.name}"
         raise DataError(problem, remedy="Use a run folder, as printed by training") from None
-    except (OmegaConfBaseException, yaml.YAMLError, TypeError, AttributeError, KeyError, ValueError) as error:
+    except (OmegaConfBaseException, TypeError, AttributeError, KeyError, ValueError) as error:
         remedy = "Start a new run: this one was started by another version of encoderlab, or is damaged"
         raise DataError(f"{path} cannot be read: {one_line(str(error))[:200]}", remedy=remedy) from None

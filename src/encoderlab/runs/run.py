@@ -7,7 +7,6 @@ clean-up and trackers follow.
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 import sys
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from encoderlab.errors import SettingError, TrainingError
+from encoderlab.system.records import json_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -119,7 +119,7 @@ class Run:
         """Return the content of report.json. Raises SettingError if the folder is only a model."""
         if not self.report_file.is_file():
             raise SettingError(f"{self.folder} has no report.json", allowed="the folder of a finished run")
-        return json.loads(self.report_file.read_text(encoding="utf-8"))
+        return json_of(self.report_file.read_text(encoding="utf-8"))
 
     @cached_property
     def model(self) -> Model:

@@ -113,7 +113,13 @@ def check_declared_as_json(request: Request) -> None:
 def check_own_origin(request: Request) -> None:
     """Raise HTTPException if a browser says that the request comes from a page of another site."""
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    if origin is None:
+        return
+    try:
+        site = urlsplit(origin).netloc
+    except ValueError:  # such as http://[
+        site = None
+    if site != request.headers.get("host"):
         raise HTTPException(403, f"Requests from pages of {origin[:100]} are refused")
 
 

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from encoderlab.errors import DataError
 from encoderlab.system import files
 from encoderlab.system.processes import Processes
+from encoderlab.system.records import json_of
 from encoderlab.system.tensor_files import write_tensors
 
 WEIGHTS = "model.safetensors"
@@ -121,7 +122,7 @@ def keep_only_weights(folder: Path, steps: Collection[int]) -> None:
     """Delete all checkpoints but the newest one and those of `steps`, and of these the state: no run resumes there."""
     prune(folder, newest=1, keep=steps)
     for path in checkpoints(folder):
-        manifest = json.loads((path / files.MANIFEST).read_text(encoding="utf-8"))
+        manifest = json_of((path / files.MANIFEST).read_text(encoding="utf-8"))
         if manifest["sha256"].pop(STATE, None):
             files.atomic_write_text(path / files.MANIFEST, json.dumps(manifest, indent=2))
             (path / STATE).unlink()
