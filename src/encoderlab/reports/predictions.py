@@ -5,6 +5,7 @@ shows.
 from __future__ import annotations
 
 import csv
+import json
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
