@@ -21,6 +21,7 @@ from encoderlab.model.config import HeadSizes, Pooling
 from encoderlab.reports.blocks import render
 from encoderlab.reports.cards import LICENSE, export_card, plain
 from encoderlab.reports.predictions import trial_of
+from encoderlab.reports.wording import words_of
 from encoderlab.runs.exports import (
     as_huggingface,
     opens,
@@ -62,7 +63,7 @@ def export(config: ExportConfig) -> Path:
 
 
 def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
-    opened = read_model(model_folder(config.run))
+    opened = _without_branch(config, read_model(model_folder(config.run)))
     model = _with_chosen_heads(config, opened)
     if model.novelty is not None:
         left_out = "format=huggingface has no unlike_training: every text gets a label"
@@ -85,6 +86,20 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
         _write_card(temporary, config, model.task_name, "transformers", fields, **about)
     print(f"{path}\nIts README.md has a program that opens it")
     return path
+
+
+def _without_branch(config: ExportConfig, opened: Model) -> Model:
+    """Return the model without a linear model beside its network, with thresholds of its own; say what that costs."""
+    if opened.branch is None:
+        return opened
+    facts = opened.branch.facts
+    cost = "its predictions differ from those of predict"
+    if "validation" in facts.get("splits", {}):
+        parts = facts["splits"]["validation"]
+        score = f"{words_of(facts['score'])} on validation"
+        cost = f"{score} is {parts['network']:.3f} without it, and {parts['both']:.3f} with it"
+    say(f"format={config.format.name} leaves out the linear model beside the network: {cost}")
+    return opened.network_alone
 
 
 def _write_sentence_settings(folder: Path, opened: Model) -> None:
@@ -157,7 +172,7 @@ def _opened_for_onnx(config: ExportConfig) -> tuple[Model, Model]:
             problem = f"format={config.format.name} needs {name}, which is not installed"
             raise SettingError(problem, remedy='Run pip install "encoderlab[onnx]"')
     run = OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32)
-    opened = open_model(run)
+    opened = _without_branch(config, open_model(run))
     model = _with_chosen_heads(config, opened)
     if config.format is not ExportFormat.onnx and not predicts(model):
         checked = f"format={config.format.name} is checked"

@@ -12,6 +12,7 @@ from encoderlab.config.commands import RunConfig
 from encoderlab.runs.finish import finish
 from encoderlab.runs.fit import dry_run
 from encoderlab.runs.fit_best import fit_best
+from encoderlab.runs.fit_branch import fit_linear
 from encoderlab.runs.prepare import prepare
 from encoderlab.runs.resume import folds_of
 from encoderlab.runs.run import Run
@@ -58,8 +59,9 @@ def train_once(config: RunConfig, processes: Processes) -> Run | None:
         prepared.announce(run)
         validation = prepared.rows.get("validation")
         result = fit_best(prepared.model, prepared.trained_on, validation, run, prepared.head_alone)
-        model, scores = score(prepared.model, prepared.rows)
+        linear = fit_linear(prepared.model, prepared.data)
+        scored = score(prepared.model, prepared.rows, linear)
         processes.leave()  # baselines and the report may take longer than the others would wait
         if processes.is_main:
-            finish(run, prepared, model, scores, result)
+            finish(run, prepared, scored, result)
     return run

@@ -139,7 +139,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
             decided = self._decided_sheet(files, self.columns(target))
             dataset, rows = read_with(decided)
         except MissingColumnError as error:
-            decided = guessed_columns(self, files["train"][0], target, error)
+            first = files["train"][0]
+            decided = guessed_columns(self, first, format_of(first, self.format), target, error)
             dataset, rows = read_with(decided)
         if self.text == "text" and self.text_pair is None:
             _name_texts_not_read(rows["train"], dataset.text, files["train"][0])

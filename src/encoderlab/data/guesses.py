@@ -7,32 +7,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from encoderlab.data.columns import Columns, described, guess_label, guess_text
-from encoderlab.data.formats import Dialect, Format, format_of
+from encoderlab.data.formats import Dialect, Format
 from encoderlab.errors import DataError
 from encoderlab.system.messages import say
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from encoderlab.data.files import FilesDataset
+    from encoderlab.data.dataset import ColumnDataset
     from encoderlab.model.config import TargetKind
 
 
-def guessed_columns(dataset: FilesDataset, path: Path, target: TargetKind, error: DataError) -> dict[str, str]:
+def guessed_columns(
+    dataset: ColumnDataset, path: Path, kind: Format, target: TargetKind, error: DataError
+) -> dict[str, str]:
     """Return the columns of the file that stand for the defaults of `text` and `label` it lacks, and say so.
 
     Of a workbook, also the only sheet that has such columns. Raises `error` if a column was named that is missing,
     another DataError if there is a doubt.
     """
-    kind = format_of(path, dataset.format)
     if kind in (Format.txt, Format.conll, Format.folder):
         raise error
     if target == "words":
         guesses = _guessed_words(dataset, path, kind, error)
-    elif kind is Format.excel and dataset.sheet is None:
+    elif kind is Format.excel and dataset.dialect.sheet is None:
         guesses = _guessed_sheet(dataset, path, target, error)
     else:
-        where = str(path) if dataset.sheet is None else f"{path}, sheet {dataset.sheet!r}"
+        where = str(path) if dataset.dialect.sheet is None else f"{path}, sheet {dataset.dialect.sheet!r}"
         guesses = _guesses(dataset, first_cells(path, kind, dataset.dialect), target, where, error)
     if not guesses:
         raise error  # of another split's file
@@ -44,7 +45,7 @@ def guessed_columns(dataset: FilesDataset, path: Path, target: TargetKind, error
     return guesses
 
 
-def _guessed_words(dataset: FilesDataset, path: Path, kind: Format, error: DataError) -> dict[str, str]:
+def _guessed_words(dataset: ColumnDataset, path: Path, kind: Format, error: DataError) -> dict[str, str]:
     """Return the columns of words and of their labels that stand for the defaults of `text` and `label`."""
     from encoderlab.data.word_files import guess_words
 
@@ -58,7 +59,7 @@ def _guessed_words(dataset: FilesDataset, path: Path, kind: Format, error: DataE
     return guess_words(arrays, str(path), text=text, label=label)
 
 
-def _guessed_sheet(dataset: FilesDataset, path: Path, target: TargetKind, error: DataError) -> dict[str, str]:
+def _guessed_sheet(dataset: ColumnDataset, path: Path, target: TargetKind, error: DataError) -> dict[str, str]:
     """Return the only sheet in which columns can be guessed (unless the workbook has one sheet), and these."""
     from encoderlab.data.workbooks import quoted, sheet_names
 
@@ -96,7 +97,7 @@ def _guessed_sheet(dataset: FilesDataset, path: Path, target: TargetKind, error:
 
 
 def _guesses(
-    dataset: FilesDataset, cells: dict[str, list[str]], target: TargetKind, where: str, error: DataError
+    dataset: ColumnDataset, cells: dict[str, list[str]], target: TargetKind, where: str, error: DataError
 ) -> dict[str, str]:
     """Return the columns, given their first cells, that stand for the defaults of `text` and `label`."""
     columns = dataset.columns(target)

@@ -43,6 +43,7 @@ from encoderlab.estimators.inputs import (
     texts_of,
 )
 from encoderlab.runs.fit_best import fit_best, fit_head_alone
+from encoderlab.runs.fit_branch import fit_linear
 from encoderlab.runs.model import Model, Provenance
 from encoderlab.runs.model_folder import save_model
 from encoderlab.runs.prepare import PreparedRun, prepare
@@ -276,7 +277,7 @@ def _trained(config: RunConfig) -> Model:
         prepared.announce(run)
         validation = prepared.rows.get("validation")
         result = fit_best(prepared.model, prepared.trained_on, validation, run, prepared.head_alone)
-        model, _ = score(prepared.model, prepared.rows)
+        model = score(prepared.model, prepared.rows, fit_linear(prepared.model, prepared.data)).model
     data = cast("Data", prepared.data)
     dataset = replace(cast("FilesDataset", model.config.dataset), path=NOT_KEPT)
     kept = replace(model.config, dataset=dataset, run_dir=None, cache_dir=".")

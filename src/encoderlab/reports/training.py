@@ -16,6 +16,7 @@ from encoderlab.metrics.texts import ClassificationScores, NumberScores
 from encoderlab.reports import plots, wording
 from encoderlab.reports.baselines import BASELINE_NAMES, baseline_blocks, verdict_on
 from encoderlab.reports.blocks import Block, Heading, Items, Matrix, Plot, Table, Text, json_safe, show, write_html_json
+from encoderlab.reports.branch import branch_blocks
 from encoderlab.reports.explanation import mistakes_section
 from encoderlab.reports.facts import RunFacts, pair_lines, scarce_classes, settings_section, split_facts, survey_section
 from encoderlab.reports.predictions import texts_of, write_predictions
@@ -189,6 +190,7 @@ def show_report(
         *single_class_warning(report),
         *_summary(report),
         *baseline_blocks(report),
+        *branch_blocks(report),
         *_class_table(scored, "per_entity" if scored.get("per_entity") else "per_class", MOST_ON_SCREEN),
         *(pair_lines(report["pairs"]) if "pairs" in report else []),
         *(Text(note, "Note") for note in report["notes"]),
@@ -396,6 +398,7 @@ def _page_blocks(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[B
         *single_class_warning(report),
         Text(f"encoderlab {report['command']}, seed {report['seed']}", tone="quiet"),
         *baseline_blocks(report),
+        *branch_blocks(report),
         *(Text(wording.shown(note), "Note") for note in report["notes"] if note not in report.get("data_notes", [])),
         Heading("Scores"),
         *_summary(report),

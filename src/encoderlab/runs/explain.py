@@ -74,7 +74,7 @@ def _importance(model: Model, example: Example, class_: int | None) -> Importanc
 
     # The logits of the text, and of the text without each word, or without a few of them.
     groups = np.array_split(np.arange(len(words)), min(max(len(words), 1), MOST_OCCLUSIONS))
-    occluded = _occluded(model, store, words, groups)
+    occluded = _occluded(model, example, store, words, groups)
     logits = torch.stack(model.outputs(occluded, _logits)).numpy()
 
     # How much the log-odds of the class fall when a word is hidden. The log-odds log(p / (1 - p)) of one class of
@@ -139,7 +139,9 @@ def _words_read(model: Model, example: Example, store: TokenStore, rows: Example
     return [word for word in read if word]
 
 
-def _occluded(model: Model, store: TokenStore, words: list[list[Span]], groups: list[np.ndarray]) -> ExampleRows:
+def _occluded(
+    model: Model, example: Example, store: TokenStore, words: list[list[Span]], groups: list[np.ndarray]
+) -> ExampleRows:
     """Return the rows of a text as it is, and then without the words of each group."""
     tokenizer = model.tokenizer
     hidden = tokenizer.unk_id if tokenizer.mask_id is None else tokenizer.mask_id
@@ -150,7 +152,21 @@ def _occluded(model: Model, store: TokenStore, words: list[list[Span]], groups: 
             for span in words[word]:
                 column = copies[names[span.text]]
                 column.values[column.offsets[number] + span.position] = hidden
-    return model.task.rows(copies)
+    rows = model.task.rows(copies)
+    rows.examples = _without_words(model, example, words, groups)
+    return rows
+
+
+def _without_words(model: Model, example: Example, words: list[list[Span]], groups: list[np.ndarray]) -> list[Example]:
+    """Return the example as it is, and then without the characters of each group's words, for a linear branch."""
+    examples = [example]
+    for group in groups:
+        texts = [list(text) for text in texts_of(example)]
+        for word in group:
+            for span in words[word]:
+                texts[span.text][span.begin : span.end] = " " * (span.end - span.begin)
+        examples.append(model.example(*("".join(text) for text in texts)))
+    return examples
 
 
 def selected_examples(config: AttentionConfig | ExplainConfig, model: Model) -> dict[str, Example]:

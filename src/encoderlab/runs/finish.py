@@ -27,7 +27,7 @@ from encoderlab.runs.model_folder import save_model
 from encoderlab.runs.prepare import PreparedRun
 from encoderlab.runs.records import run_facts, summary_of
 from encoderlab.runs.run import Run
-from encoderlab.runs.scoring import novelty_of
+from encoderlab.runs.scoring import Scored, novelty_of
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.pretraining import PretrainingConfig
 from encoderlab.tasks.sentence_rows import SentenceRows
@@ -37,16 +37,17 @@ from encoderlab.training.checkpoint import keep_only_weights
 _TOKENS_AT_A_TIME = 10_000_000
 
 
-def finish(run: Run, prepared: PreparedRun, model: Model, scores: Mapping[str, SplitScores], result: Result) -> None:
+def finish(run: Run, prepared: PreparedRun, scored: Scored, result: Result) -> None:
     """Save the model, and write and show the report of a run; only clean-up and trackers follow.
 
-    `model` is that of `prepared` with what scoring fitted on validation.
+    The model of `scored` is that of `prepared` with what scoring fitted on validation.
     """
     data = prepared.data
+    model = scored.model
     if isinstance(data, Data) and not model.config.task.of_vectors:
-        _finish_task(run, prepared, data, model, cast("Mapping[str, PredictionScores]", scores), result)
+        _finish_task(run, prepared, data, scored, result)
     else:
-        _finish_encoder(run, prepared, data, model, scores, result)
+        _finish_encoder(run, prepared, data, model, scored.scores, result)
     if not model.config.training.keep_state and run.has_checkpoint:
         keep_only_weights(run.checkpoints_folder, {result.checkpoint["step"]})
 
@@ -55,11 +56,12 @@ def _finish_task(
     run: Run,
     prepared: PreparedRun,
     data: Data,
-    model: Model,
-    scores: Mapping[str, PredictionScores],
+    scored: Scored,
     result: Result,
 ) -> None:
     """Save the model of a run on labelled rows, and write and show its report."""
+    model = scored.model
+    scores = cast("Mapping[str, PredictionScores]", scored.scores)
     config = model.config
     if not scores:  # of very few rows, none were held out
         # the other processes have left
@@ -77,7 +79,10 @@ def _finish_task(
     summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
     summary |= {"not_logged": result.not_logged} if result.not_logged else {}
     simple_models = _baselines(data, split, prepared.model)
-    report = reports.build_report({**summary, "data_notes": prepared.data_notes}, scores, simple_models)
+    summary |= {"data_notes": prepared.data_notes}
+    if scored.linear_branch is not None:
+        summary["linear_branch"] = scored.linear_branch
+    report = reports.build_report(summary, scores, simple_models)
     facts = run_facts(run)
 
     # The model comes before the report, which says that the run is finished.

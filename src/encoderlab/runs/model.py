@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from encoderlab.metrics.scores import PredictionScores, SplitScores
 from encoderlab.model.config import HeadSizes, ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import ClsPool, EncoderWithHeads, MaxPool, MeanPool, pool_windows, without_weights
 from encoderlab.model.packing import FIRST_TOKENS
+from encoderlab.runs.branch import LinearBranch
 from encoderlab.system.device import Compute, set_up_compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.rows import ExampleRows
@@ -70,7 +71,8 @@ class Model:
     BERT's pooler (`pool.dense.*`) that came with an encoder without a head: only a run that starts from it uses them.
     `label_weights` weigh the labels in the loss, `micro_batches` says how its batches are divided, `trained_rows` which
     rows of its token table are trained, and `compiled` whether the encoder is compiled, and why not. The `processes`
-    share its scoring. `novelty` says how unlike the training texts a text is (None: not known).
+    share its scoring. `novelty` says how unlike the training texts a text is (None: not known). The outputs of a linear
+    `branch` are added to the network's.
     """
 
     config: RunConfig
@@ -85,6 +87,7 @@ class Model:
     trained_rows: str | None = None
     compiled: str | None = None
     novelty: Novelty | None = None
+    branch: LinearBranch | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle weights, settings and tokenizer; the device is chosen where the model is opened again."""
@@ -92,7 +95,16 @@ class Model:
         if self.compute.device.type != "cpu":
             network = copy.deepcopy(network).to("cpu")
         is_open = self.compute is not UNASSIGNED
-        return _reopened, (self.config, self.task, network, self.provenance, self.pooler, self.novelty, is_open)
+        return _reopened, (
+            self.config,
+            self.task,
+            network,
+            self.provenance,
+            self.pooler,
+            self.novelty,
+            self.branch,
+            is_open,
+        )
 
     def on(self, compute: Compute, processes: Processes = SINGLE_PROCESS) -> Model:
         """Return the model where `compute` says, with its network moved there; the `processes` share its scoring."""
@@ -157,6 +169,15 @@ class Model:
         return self.provenance
 
     @property
+    def network_alone(self) -> Model:
+        """Return the model without its branch, with the thresholds that suit the network."""
+        if self.branch is None:
+            return self
+        config = replace(self.task.config, **self.branch.network_thresholds)
+        task = config.build(self.tokenizer, self.labels, self.task.max_length)
+        return replace(self.with_task(task), branch=None)
+
+    @property
     def weights(self) -> dict[str, Tensor]:
         """Return all weights by name, and those of a `pooler`."""
         return self.network.state_dict() | self.pooler
@@ -184,7 +205,9 @@ class Model:
         """
         if self.strips_html:
             examples = [example.without_html() for example in examples]
-        return self.task.rows(tokenize_examples(examples, self.tokenizer))
+        rows = self.task.rows(tokenize_examples(examples, self.tokenizer))
+        rows.examples = examples
+        return rows
 
     def scoring_batches(self, rows: Rows, processes: Processes = SINGLE_PROCESS) -> Iterator[Batch]:
         """Yield each of `rows` once, on the model's device; the `processes` take batches in turn."""
@@ -193,7 +216,23 @@ class Model:
     def evaluate(self, rows: Rows) -> SplitScores:
         """Score the model on all of `rows`; the processes of the run share them."""
         batches = self.scoring_batches(rows, self.processes)
-        return evaluate(self.network, batches, self.task.metrics(), self.compute, self.processes)
+        metrics = self.task.metrics()
+        return evaluate(self.network, batches, metrics, self.compute, self.processes, self._forward(rows))
+
+    def _forward(self, rows: Rows) -> Callable[[Batch], Prediction]:
+        """Return a function from batches of the `rows` to the network's output, pooled with that of the branch."""
+        branch = self.branch
+        if branch is None:
+            return self.network
+        outputs = branch.outputs(cast("ExampleRows", rows).examples or ())
+
+        def both(batch: Batch) -> Prediction:
+            prediction = self.network(batch)
+            assert prediction.sequence_logits is not None, "a branch is for whole texts"
+            logits = branch.added_to(prediction.sequence_logits, outputs[batch.rows.cpu().numpy()])
+            return prediction._replace(sequence_logits=logits)
+
+        return both
 
     def evaluate_predictions(self, rows: Rows) -> PredictionScores:
         """Score the model of a task on labelled rows, with a prediction for each; see `evaluate`."""
@@ -304,11 +343,12 @@ class Model:
 
         `done` is told how many rows each batch had.
         """
+        forward = self._forward(rows)
 
         def predict(batch: Batch) -> Iterable[Output]:
             with torch.inference_mode():
                 with self.compute.autocast():
-                    prediction = self.network(batch)
+                    prediction = forward(batch)
                 return read(prediction, batch)
 
         outputs: dict[int, Output] = {}
@@ -391,6 +431,7 @@ def _reopened(
     provenance: Provenance | None,
     pooler: dict[str, Tensor],
     novelty: Novelty | None,
+    branch: LinearBranch | None,
     is_open: bool,
 ) -> Model:
     """Return a model that was pickled, on the device that its settings choose on this machine if it was open."""
@@ -400,7 +441,7 @@ def _reopened(
         width = config.model.resolve(None).d_model
         compute = set_up_compute(training.device, training.precision.value, training.threads, width=width)
         network.to(compute.device)
-    return Model(config, task, network, compute, provenance, pooler, novelty=novelty)
+    return Model(config, task, network, compute, provenance, pooler, novelty=novelty, branch=branch)
 
 
 def _is_text(value: Any) -> bool:

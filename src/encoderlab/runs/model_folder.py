@@ -28,6 +28,7 @@ from encoderlab.exchange.weights import check_shapes, read_config, read_weights
 from encoderlab.metrics.novelty import NOVELTY_FILE, Novelty
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, weight_shapes, without_weights
+from encoderlab.runs.branch import read_branch
 from encoderlab.runs.model import UNASSIGNED, Model, Provenance
 from encoderlab.settings import CACHE, REQUIRED, without_folders
 from encoderlab.shipped import shipped_folder, suggestion
@@ -87,6 +88,8 @@ def write_model(folder: Path, model: Model, weights: dict[str, Tensor], metadata
     if model.novelty is not None:
         write_novelty(folder, model.novelty)
         hashed.append(NOVELTY_FILE)
+    if model.branch is not None:
+        hashed += model.branch.write(folder)
     write_manifest(folder, hashed)
 
 
@@ -250,15 +253,17 @@ def read_model(folder: Path, *, or_graph: bool = False) -> Model:
         raise DataError(problem, remedy="Use another run") from None
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     task = config.task.build(tokenizer, labels, config.model.reach)
+    branch = read_branch(folder, task)
     if graph is not None:
         network = _graph_network(graph, config.model, task)
         novelty = read_novelty(folder, config.model.d_model, len(labels)) if "vectors" in network.outputs else None
-        return Model(config, task, network, UNASSIGNED, provenance, novelty=novelty)
+        return Model(config, task, network, UNASSIGNED, provenance, novelty=novelty, branch=branch)
     weights = read_weights(folder / "model.safetensors")
     required = weight_shapes(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
     check_shapes(folder, required, weights)
     novelty = read_novelty(folder, config.model.d_model, len(labels))
-    return Model(config, task, network_of(config.model, task, weights), UNASSIGNED, provenance, novelty=novelty)
+    network = network_of(config.model, task, weights)
+    return Model(config, task, network, UNASSIGNED, provenance, novelty=novelty, branch=branch)
 
 
 def _graph_network(graph: Path, shape: ModelConfig, task: Task) -> Any:

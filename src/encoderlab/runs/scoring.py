@@ -5,7 +5,7 @@ validation, and what tells texts that are unlike the training texts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -14,9 +14,12 @@ import torch
 from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics.calibration import LEAST_ROWS, fit_temperature
 from encoderlab.metrics.novelty import Novelty, fit_novelty
-from encoderlab.metrics.scores import SplitScores
+from encoderlab.metrics.scores import PredictionScores, SplitScores
 from encoderlab.metrics.texts import ClassificationScores
+from encoderlab.runs.branch import THRESHOLDS
+from encoderlab.runs.fit_branch import FittedLinear, choose_branch, parts
 from encoderlab.runs.model import Model
+from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.rows import ExampleRows, PartOfRows
 from encoderlab.training.batches import Rows
 
@@ -26,15 +29,26 @@ MOST_HELD_OUT = 1_000
 LEAST_HELD_OUT = 50
 
 
-def score(model: Model, rows: Mapping[str, Rows]) -> tuple[Model, dict[str, SplitScores]]:
-    """Return the scores of every split but `train`, and the model with what was fitted on validation: thresholds, and,
-    for a classifier, the temperature, by which the head's weights are divided.
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The scores of each split, and the `model` with what was fitted on validation. `linear_branch` is what report.json
+    says of a linear model beside the network (None: the run has fitted none).
+    """
+
+    model: Model
+    scores: Mapping[str, SplitScores]
+    linear_branch: dict[str, Any] | None = None
+
+
+def score(model: Model, rows: Mapping[str, Rows], linear: FittedLinear | None = None) -> Scored:
+    """Return the scores of every split but `train`, and the model with what was fitted on validation: for a classifier,
+    the temperature, by which the head's weights are divided; whether the `linear` model becomes a branch; thresholds.
 
     They apply to the other splits and to the saved model. Without validation thresholds are 0.5; a task without
     thresholds stays as it is.
     """
     if model.task.config.of_documents:
-        return model, {name: model.evaluate(rows[name]) for name in rows if name != "train"}
+        return Scored(model, {name: model.evaluate(rows[name]) for name in rows if name != "train"})
 
     scores: dict[str, SplitScores] = {}
     # Validation comes first: it decides how predictions are made everywhere else.
@@ -46,12 +60,37 @@ def score(model: Model, rows: Mapping[str, Rows]) -> tuple[Model, dict[str, Spli
         if temperature is not None:
             held_out = model.evaluate(rows["validation"])
         scores["validation"] = held_out
-    model = model.with_task(model.task.fitted_on(held_out))
-
+    alone = model.with_task(model.task.fitted_on(held_out))
     for name, split_rows in rows.items():
         if name not in ("train", "validation"):
-            scores[name] = model.evaluate(split_rows)
-    return model, scores if temperature is None else _with_temperature(scores, temperature)
+            scores[name] = alone.evaluate(split_rows)
+    scored = Scored(alone, scores if temperature is None else _with_temperature(scores, temperature))
+    return scored if linear is None else _with_branch(model, linear, scored, rows)
+
+
+def _with_branch(model: Model, linear: FittedLinear, alone: Scored, rows: Mapping[str, Rows]) -> Scored:
+    """Return the scores of the `model` with the linear one beside its network, or those of the network `alone` if there
+    is to be no branch. The model has no thresholds yet: they are fitted to what it predicts with the branch.
+    """
+    examples = {name: cast("ExampleRows", split_rows) for name, split_rows in rows.items()}
+    before = cast("Mapping[str, PredictionScores]", alone.scores)
+    branch, facts = choose_branch(model, linear, before.get("validation"), examples)
+    if branch is None:
+        return replace(alone, linear_branch=facts)
+    both = replace(model, branch=branch)
+    scores: dict[str, Any] = {}
+    if "validation" in rows:
+        scores["validation"] = both.evaluate(rows["validation"])
+    both = both.with_task(both.task.fitted_on(scores.get("validation")))
+    for name in before:
+        if name != "validation":
+            scores[name] = both.evaluate(rows[name])
+    facts |= parts(both, before, scores, examples)
+    settings = alone.model.task.config
+    facts["network_thresholds"] = {name: getattr(settings, name) for name in THRESHOLDS if hasattr(settings, name)}
+    both = replace(both, branch=replace(branch, facts=facts))
+    is_divided = isinstance(model.task, Classification)
+    return Scored(both, _with_temperature(scores, branch.temperature) if is_divided else scores, facts)
 
 
 def _with_temperature(scores: Mapping[str, SplitScores], temperature: float) -> dict[str, SplitScores]:
@@ -98,6 +137,7 @@ def novelty_of(model: Model, rows: Mapping[str, Rows], *, head_alone: bool) -> N
     assert train.targets is not None and train.targets.of_rows is not None
     random = np.random.default_rng(model.config.seed)
     drawn = _of_every_class(random.permutation(np.flatnonzero(train.targets.known)), train.targets.of_rows)
+    model = replace(model, branch=None)
     vectors = _vectors(model, PartOfRows(train, drawn))
     classes = train.targets.of_rows[drawn]
     if n_held_out < LEAST_HELD_OUT:

@@ -6,13 +6,14 @@ Those of examples are the same every epoch; those of documents are drawn (`tasks
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from encoderlab.batch import Batch, TeacherOutputs
+from encoderlab.data.examples import Example
 from encoderlab.data.token_store import Column, TokenStore, joined, lengths_of
 from encoderlab.tasks.sequences import SequenceFormat
 
@@ -62,8 +63,11 @@ class ExampleRows:
     """Texts with their `targets` (None: none are known), as sequences of `format`: the same rows in every epoch.
 
     With `of_words`, the targets are the labels of words, predicted at each word's first token; a word beyond the
-    sequence has no target. `weights` say what each row weighs in the loss, [rows] (None: 1).
+    sequence has no target. `weights` say what each row weighs in the loss, [rows] (None: 1). `examples` are what the
+    rows were made of, for a model that reads more of a text than its tokens (None: not known).
     """
+
+    examples: Iterable[Example] | None = None
 
     def __init__(
         self,

@@ -173,6 +173,13 @@ class TextTaskConfig(TaskConfig):
         "averaged (mean) or reduced to their maximum (max).",
     )
     max_windows: int = setting(8, "Most windows per text; those of a longer text are evenly spaced.", minimum=2)
+    linear_weight: float | None = setting(
+        None,
+        "Weight of a linear model of n-grams whose logits are added to the network's, from 0 (none) to 1; null: chosen "
+        "on validation, and 0 unless both together are better by evidence.",
+        minimum=0,
+        maximum=1,
+    )
 
     @property
     def windowing(self) -> Windowing | None:
@@ -285,7 +292,9 @@ class Task(ABC):
 
     def rows_of_split(self, store: TokenStore, split: Split) -> ExampleRows:
         """Return the tokenised texts of a split as rows with their targets. Raises DataError as `rows` does."""
-        return self.rows(store, split.targets())
+        rows = self.rows(store, split.targets())
+        rows.examples = split
+        return rows
 
     def targets(self, targets: Iterable[Any]) -> Targets | None:
         """Return the targets of rows, each None if it is unknown, as batches need them; None: nothing is predicted."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 import torch
 from torch import Tensor, nn
 
-from encoderlab.batch import Batch
+from encoderlab.batch import Batch, Prediction
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes, stop_if_interrupted
 from encoderlab.training.batches import MemoryTooSmallError, is_out_of_memory, release_memory
@@ -107,8 +107,10 @@ def evaluate(
     metrics: Metrics,
     compute: Compute,
     processes: Processes = SINGLE_PROCESS,
+    forward: Callable[[Batch], Prediction] | None = None,
 ) -> SplitScores:
-    """Score `network` on `batches`, which hold each example of a split once, in any order.
+    """Score `network` on `batches`, which hold each example of a split once, in any order; `forward` computes a model's
+    output if that is more than the network's.
 
     The `processes` have been dealt the batches in turn. Their predictions are gathered before scoring, in the order in
     which one process would have made them, so the scores are the same. A batch for which memory is too small is scored
@@ -121,7 +123,7 @@ def evaluate(
         # Weights that FSDP2 gathers in inference mode could not be trained afterwards.
         with torch.inference_mode() if alone else torch.no_grad():
             with compute.autocast():
-                prediction = network(batch)
+                prediction = (forward or network)(batch)
             return metrics.columns(prediction, batch) if len(batch.rows) else None
 
     # Predict: what scoring needs of each batch is kept, and no more.

@@ -1,0 +1,202 @@
+"""A linear model of n-grams beside the network: what it adds, wherever the model predicts, and how its files are read."""
+
+import json
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import encoderlab
+from encoderlab.errors import DataError, UserError
+from tests.conftest import trained
+
+WORDS = ["warm", "witty", "dull", "empty", "film", "plot", "cast", "slow"]
+SMALL = ("model=tiny", "model.n_layers=1", "model.d_model=16", "model.n_heads=2", "tokenizer.vocabulary_size=120")
+SHORT = ("training=smoke", "training.steps=4", "training.device=cpu", "baselines=false")
+
+
+def films(folder, target):
+    """Write films for each split, with the `target` of their words, and return the settings that name them."""
+    settings = ["dataset=files", *SMALL]
+    random = np.random.default_rng(0)
+    for name, n_rows in (("train", 300), ("validation", 100), ("test", 80)):
+        lines = ["text,label"]
+        for row in range(n_rows):
+            words = random.choice(WORDS, 3).tolist()
+            lines.append(f"{' '.join(words)} number {row},{target(words)}")
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        settings.append(f"dataset.{name}={folder / name}.csv")
+    return settings
+
+
+def opinion(words):
+    return "good" if "warm" in words else "bad"
+
+
+TARGETS = {
+    "classification": opinion,
+    "multilabel": lambda words: "|".join(sorted({*words} & {"warm", "dull", "slow"})) or "none",
+    "regression": lambda words: 3 + 2 * ("warm" in words) - ("dull" in words),
+}
+
+
+@pytest.fixture(scope="module", params=TARGETS)
+def branch_run(request, tmp_path_factory, cache):
+    """A run whose network has hardly begun to learn, and whose linear model has half of the weight."""
+    folder = tmp_path_factory.mktemp("films")
+    settings = (f"task={request.param}", "task.linear_weight=0.5", *films(folder, TARGETS[request.param]), *SHORT)
+    return trained(folder / "run", cache, *settings)
+
+
+@pytest.fixture(scope="module")
+def classes_run(tmp_path_factory, cache):
+    folder = tmp_path_factory.mktemp("classes")
+    settings = ("task=classification", "task.linear_weight=0.5", *films(folder, opinion), *SHORT)
+    return trained(folder / "run", cache, *settings)
+
+
+def report_of(run):
+    return json.loads((run / "report.json").read_text())
+
+
+def probabilities(model, texts):
+    return np.array([list(one["probabilities"].values()) for one in model.predict(texts)])
+
+
+def test_the_report_says_what_each_part_has_and_what_both_gain(branch_run):
+    report = report_of(branch_run)
+    facts = report["linear_branch"]
+    assert facts["weight"] == 0.5 and facts["ngrams"] > 8
+    for name, parts in facts["splits"].items():
+        assert parts["both"] == report["splits"][name][facts["score"]]
+        assert parts["gain"] == pytest.approx(parts["both"] - parts["network"])
+        low, high = parts["gain_ci95"]
+        assert low <= parts["gain"] <= high
+    assert facts["splits"]["test"]["linear"] > 0.9
+
+
+def test_eval_scores_what_the_run_has_scored(branch_run, command, tmp_path):
+    command("eval", f"run={branch_run}", "split=test", f"run_dir={tmp_path / 'eval'}", "device=cpu")
+    expected = report_of(branch_run)["splits"]["test"]
+    scores = report_of(tmp_path / "eval")["splits"]["test"]
+    assert {name: scores[name] for name in expected if name != "calibration"} == {
+        name: value for name, value in expected.items() if name != "calibration"
+    }
+
+
+def test_probabilities_are_the_weighted_geometric_mean_of_both_models(classes_run):
+    model = encoderlab.load(classes_run, device="cpu")
+    texts = ["warm film", "a dull plot and a slow cast", "number 7"]
+    network = probabilities(model.network_alone, texts)
+    linear = model.branch.model.probabilities([(text,) for text in texts])
+    mean = np.sqrt(network * linear) ** (1 / model.branch.temperature)
+    assert probabilities(model, texts) == pytest.approx(mean / mean.sum(1, keepdims=True), abs=1e-5)
+
+
+def test_a_pickled_model_predicts_the_same(classes_run):
+    model = encoderlab.load(classes_run, device="cpu")
+    again = pickle.loads(pickle.dumps(model))
+    assert (probabilities(again, ["warm film"]) == probabilities(model, ["warm film"])).all()
+
+
+def test_the_network_and_its_vectors_are_those_of_a_run_without_a_branch(classes_run, tmp_path, cache):
+    settings = ("task=classification", "task.linear_weight=0", *films(tmp_path, opinion), *SHORT)
+    without = trained(tmp_path / "run", cache, *settings)
+    weights = "model/model.safetensors"
+    assert (without / weights).read_bytes() == (classes_run / weights).read_bytes()
+    assert "linear_branch" not in report_of(without)
+    alone = encoderlab.load(without, device="cpu")
+    both = encoderlab.load(classes_run, device="cpu")
+    texts = ["warm film", "dull plot"]
+    assert (alone.embed(texts) == both.embed(texts)).all()
+    assert (probabilities(alone, texts) == probabilities(both.network_alone, texts)).all()
+
+
+def test_explain_counts_what_a_word_adds_in_both(classes_run, command, tmp_path):
+    explained = {}
+    for name, weight in (("both", None), ("network", 0)):
+        folder = classes_run
+        if weight == 0:
+            folder = shutil.copytree(classes_run / "model", tmp_path / "network")
+            (folder / "linear.json").unlink()
+            (folder / "manifest.json").unlink()
+        run_dir = tmp_path / f"explain-{name}"
+        command("explain", f"run={folder}", "text=warm plot", "label=good", f"run_dir={run_dir}", "device=cpu")
+        (explanation,) = json.loads((run_dir / "explain.json").read_text())
+        explained[name] = {word["word"]: word["score"] for word in explanation["words"]}
+    assert explained["both"]["warm"] > explained["network"]["warm"] + 0.5
+    assert explained["both"]["warm"] > explained["both"]["plot"]
+
+
+def test_a_branch_that_adds_nothing_is_not_kept(tmp_path, cache):
+    random = np.random.default_rng(1)
+    settings = ("task=classification", *films(tmp_path, lambda _: random.choice(["good", "bad"])), *SHORT)
+    run = trained(tmp_path / "run", cache, *settings, "training.steps=100")
+    assert report_of(run)["linear_branch"]["weight"] == 0
+    assert not (run / "model" / "linear.json").exists()
+
+
+def test_a_branch_that_predicts_better_is_kept(tmp_path, cache):
+    settings = ("task=classification", *films(tmp_path, opinion), *SHORT)
+    run = trained(tmp_path / "run", cache, *settings, "training.steps=100", "training.learning_rate=1e-9")
+    facts = report_of(run)["linear_branch"]
+    assert facts["weight"] > 0.5 and facts["splits"]["test"]["gain"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("symbolic_sizes")
+@pytest.mark.parametrize("form", ["huggingface", "onnx"])
+def test_an_export_says_that_it_leaves_the_branch_out(form, classes_run, command, tmp_path, capsys):
+    command("export", f"run={classes_run}", f"format={form}", f"path={tmp_path / 'exported'}")
+    parts = report_of(classes_run)["linear_branch"]["splits"]["validation"]
+    said = capsys.readouterr().err
+    assert f"{parts['network']:.3f}" in said and f"{parts['both']:.3f}" in said
+    network = encoderlab.load(classes_run, device="cpu").network_alone
+    exported = encoderlab.load(tmp_path / "exported", device="cpu")
+    assert probabilities(exported, ["warm film"]) == pytest.approx(probabilities(network, ["warm film"]), abs=1e-4)
+
+
+DAMAGE = {
+    "a weight above 1": {"weight": 2},
+    "no temperature": {"temperature": 0},
+    "another kind": {"kind": "number"},
+    "n-grams of a billion words": {"setting": {"ngrams": {"analyzer": "word", "shortest": 1, "longest": 10**9}}},
+    "an unknown analyzer": {"setting": {"ngrams": {"analyzer": "shell", "shortest": 1, "longest": 2}}},
+    "a vocabulary of one": {"vocabulary": ["warm"]},
+    "n-grams that are none": {"vocabulary": [[]]},
+    "facts that are none": {"facts": 3},
+}
+
+
+@pytest.mark.parametrize("change", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_description_is_refused(change, classes_run, command, tmp_path):
+    model = shutil.copytree(classes_run / "model", tmp_path / "model")
+    content = json.loads((model / "linear.json").read_text()) | change
+    (model / "linear.json").write_text(json.dumps(content))
+    (model / "manifest.json").unlink()
+    with pytest.raises(UserError) as refused:
+        command("predict", f"run={model}", "text=warm")
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80\x04\x95pickle", None])
+def test_damaged_arrays_are_refused(content, classes_run, command, tmp_path):
+    model = shutil.copytree(classes_run / "model", tmp_path / "model")
+    file = model / "linear.safetensors"
+    if content is None:
+        arrays = load_file(file)
+        save_file(arrays | {"intercept": arrays["intercept"] * np.nan}, file)
+    else:
+        file.write_bytes(content)
+    (model / "manifest.json").unlink()
+    with pytest.raises(DataError):
+        command("predict", f"run={model}", "text=warm")
+
+
+def test_a_flipped_bit_is_noticed(classes_run, command, tmp_path):
+    model = shutil.copytree(classes_run / "model", tmp_path / "model")
+    (model / "linear.json").write_text((model / "linear.json").read_text().replace("warm", "worm"))
+    with pytest.raises(DataError, match="manifest"):
+        command("predict", f"run={model}", "text=warm")
