@@ -47,6 +47,7 @@ class Format(Enum):
     arrow = "arrow"
     conll = "conll"
     references = "references"
+    statistics = "statistics"
     folder = "folder"
 
 
@@ -96,6 +97,7 @@ _BY_SUFFIX = {
     ".txt": Format.txt,
     **dict.fromkeys((".arrow", ".feather", ".ipc"), Format.arrow),
     **dict.fromkeys((".ris", ".nbib"), Format.references),
+    **dict.fromkeys((".sav", ".zsav", ".por", ".dta", ".sas7bdat", ".xpt"), Format.statistics),
     **dict.fromkeys((".conll", ".conllu", ".iob", ".iob2", ".bio"), Format.conll),
 }
 
@@ -169,7 +171,9 @@ def format_of(path: Path, kind: Format = Format.auto) -> Format:
             remedy = "Set dataset.format (csv, tsv, ...), or save the file in one of these formats"
             raise DataError(problem, allowed=f"{', '.join(_BY_SUFFIX)}, or a folder", remedy=remedy)
         kind = _BY_SUFFIX[name.suffix.lower()]
-    refuse_other(path, is_workbook=kind is Format.excel, is_binary=kind in (Format.parquet, Format.arrow))
+    refuse_other(
+        path, is_workbook=kind is Format.excel, is_binary=kind in (Format.parquet, Format.arrow, Format.statistics)
+    )
     if kind not in (Format.json, Format.jsonl, Format.txt):
         return kind
     with _opened(path) as file:
