@@ -459,6 +459,18 @@ STARTING = {
     ),
 }
 
+# Reading a workbook of 100,000 rows and 20 columns, beside an earlier commit
+
+_READ = Side(OURS, ("-m", "benchmarks.sheets", "read", "{work}/rows.xlsx"), printed, needs=("xlsxwriter",))
+READING = {
+    "read_xlsx": Job(
+        "reading a workbook of 100,000 rows and 20 columns: processor time of reading, memory of the whole process",
+        (_READ, replace(_READ, name="before", needs=("xlsxwriter", "before"), environment=_BEFORE)),
+        metric="processor_seconds",
+        setup=(("-m", "benchmarks.sheets", "write", "{work}/rows.xlsx"),),
+    )
+}
+
 JOBS: Mapping[str, Job] = {
     **TRAINING,
     **FINETUNING,
@@ -468,4 +480,5 @@ JOBS: Mapping[str, Job] = {
     **PRETRAINING,
     **STARTING,
     **PREDICTION,
+    **READING,
 }

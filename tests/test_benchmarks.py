@@ -1,5 +1,6 @@
 """The benchmarks run: a small measurement of each kind, and the arithmetic of what they print."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -36,6 +37,14 @@ def test_a_small_measurement_prints_its_table(words, shown):
     done = typed(*words)
     assert done.returncode == 0, done.stderr
     assert shown in done.stdout
+
+
+def test_reading_a_workbook_is_measured(tmp_path):
+    for words in (("write", "--rows", "50"), ("read",)):
+        command = [sys.executable, "-m", "benchmarks.sheets", words[0], str(tmp_path / "rows.xlsx"), *words[1:]]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    measured = json.loads(done.stdout.splitlines()[-1])
+    assert measured["rows"] == 50 and measured["processor_seconds"] > 0 and measured["memory_before"] > 2**20
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from encoderlab.cli import main as cli
+from encoderlab.data.formats import KINDS, Format
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -132,6 +133,15 @@ def test_the_pages_are_short_and_found_from_the_readme():
     assert len(guides) <= 10 and sum(words[name] for name in guides) <= 10_000
     index = (ROOT / "README.md").read_text(encoding="utf-8") + _page("train_on_your_data")
     assert [name for name in guides if name not in index] == []
+
+
+def test_the_table_of_formats_has_what_is_read():
+    page = (ROOT / "docs" / "train_on_your_data.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|((?: \.\w+)*) \| (\S+) \| \S.* \|$", page, re.MULTILINE)
+    assert [(name, tuple(endings.split()), library) for name, endings, library in rows] == [
+        (kind.format.value, kind.suffixes, kind.library) for kind in KINDS
+    ]
+    assert {kind.format for kind in KINDS} == {*Format} - {Format.auto}
 
 
 def test_the_page_of_settings_is_up_to_date():

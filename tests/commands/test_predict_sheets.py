@@ -58,6 +58,19 @@ def test_what_a_sheet_cannot_hold_is_replaced_and_counted(command, brackets_run,
     assert "4 cells" in said and "2 cells" in said and "8 cells" in said
 
 
+@pytest.mark.parametrize("row", [["a", 1, "( )", 2, "b", "c"], [None, 1, "( )", None, None, "c"]])
+def test_columns_with_repeated_names_or_none_come_back_in_order(command, brackets_run, tmp_path, row):
+    book = openpyxl.Workbook()
+    book.active.append(["note", None, "text", "note", None])
+    for _ in range(3):
+        book.active.append(row)
+    book.save(tmp_path / "new.xlsx")
+    command("predict", f"run={brackets_run}", "new.xlsx", "output=out.xlsx")
+    header, *rows = openpyxl.load_workbook(tmp_path / "out.xlsx").active.values
+    assert [name or "" for name in header[:6]] == ["note", "", "text", "note.1", "column_5", "column_6"]
+    assert [[*cells[:6]] for cells in rows] == 3 * [row]
+
+
 def test_the_same_rows_are_the_same_bytes(command, brackets_run, tmp_path):
     (tmp_path / "new.csv").write_text("id,text\n1,( )\n")
     for name in ("one.xlsx", "two.xlsx"):

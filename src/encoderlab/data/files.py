@@ -43,7 +43,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
     test: Any = setting(None, "The test file, or several.")
     format: Format = setting(
         Format.auto,
-        "auto (by the name): .csv, .tsv, .jsonl, .json, .parquet, .xlsx, .ods, .arrow, .txt, .conll, .ris, a folder.",
+        "auto (by the name): .csv, .tsv, .jsonl, .json, .parquet, .xlsx, .ods, .arrow, .txt, .conll, .ris, .sav, .dta, "
+        "a folder.",
     )
     quoting: Quoting = setting(
         Quoting.auto,

@@ -47,6 +47,7 @@ class Format(Enum):
     arrow = "arrow"
     conll = "conll"
     references = "references"
+    statistics = "statistics"
     folder = "folder"
 
 
@@ -86,18 +87,33 @@ class Dialect:
         return Dialect(quoting, self.encoding, self.sheet or trained.sheet, self.header)
 
 
-_BY_SUFFIX = {
-    ".csv": Format.csv,
-    **dict.fromkeys((".tsv", ".tab"), Format.tsv),
-    **dict.fromkeys((".jsonl", ".ndjson"), Format.jsonl),
-    ".json": Format.json,
-    ".parquet": Format.parquet,
-    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), Format.excel),
-    ".txt": Format.txt,
-    **dict.fromkeys((".arrow", ".feather", ".ipc"), Format.arrow),
-    **dict.fromkeys((".ris", ".nbib"), Format.references),
-    **dict.fromkeys((".conll", ".conllu", ".iob", ".iob2", ".bio"), Format.conll),
-}
+@dataclass(frozen=True)
+class Kind:
+    """What is read: a format, the endings of its files, and the library that knows it."""
+
+    format: Format
+    suffixes: tuple[str, ...]
+    library: str
+
+
+# docs/train_on_your_data.md has a row for each.
+KINDS = (
+    Kind(Format.csv, (".csv",), "csv"),
+    Kind(Format.tsv, (".tsv", ".tab"), "csv"),
+    Kind(Format.excel, (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "python-calamine"),
+    Kind(Format.jsonl, (".jsonl", ".ndjson"), "json"),
+    Kind(Format.json, (".json",), "json"),
+    Kind(Format.parquet, (".parquet",), "pyarrow"),
+    Kind(Format.arrow, (".arrow", ".feather", ".ipc"), "pyarrow"),
+    Kind(Format.statistics, (".sav", ".zsav", ".por", ".dta", ".sas7bdat", ".xpt"), "pyreadstat"),
+    Kind(Format.references, (".ris", ".nbib"), "encoderlab"),
+    Kind(Format.conll, (".conll", ".conllu", ".iob", ".iob2", ".bio"), "encoderlab"),
+    Kind(Format.txt, (".txt",), "encoderlab"),
+    Kind(Format.fasttext, (), "encoderlab"),
+    Kind(Format.folder, (), "encoderlab"),
+)
+LIBRARY_OF = {kind.format: kind.library for kind in KINDS}
+_BY_SUFFIX = {suffix: kind.format for kind in KINDS for suffix in kind.suffixes}
 
 
 def refuse_unknown(encoding: str, setting: str) -> None:
@@ -169,7 +185,9 @@ def format_of(path: Path, kind: Format = Format.auto) -> Format:
             remedy = "Set dataset.format (csv, tsv, ...), or save the file in one of these formats"
             raise DataError(problem, allowed=f"{', '.join(_BY_SUFFIX)}, or a folder", remedy=remedy)
         kind = _BY_SUFFIX[name.suffix.lower()]
-    refuse_other(path, is_workbook=kind is Format.excel, is_binary=kind in (Format.parquet, Format.arrow))
+    refuse_other(
+        path, is_workbook=kind is Format.excel, is_binary=kind in (Format.parquet, Format.arrow, Format.statistics)
+    )
     if kind not in (Format.json, Format.jsonl, Format.txt):
         return kind
     with _opened(path) as file:

@@ -42,15 +42,7 @@ _TEXT = (
     (rb"\s*(%.*\n\s*)*@[A-Za-z]+\s*\{", "a BibTeX file", "Export the references as csv"),
     (rb"WARC/", "a web archive (WARC)", _AS_TABLE),
 )
-_NAMES = "with the names of the values instead of their codes"
-_IN_PYTHON = "in Python pyreadstat.read_{}(FILE, apply_value_formats=True)[0].to_csv('rows.csv', index=False)"
 _BY_SUFFIX = {
-    ".sav": ("a file of SPSS", f"Save it as csv {_NAMES}: {_IN_PYTHON.format('sav')}"),
-    ".zsav": ("a file of SPSS", f"Save it as csv {_NAMES}: {_IN_PYTHON.format('sav')}"),
-    ".por": ("a file of SPSS", f"Save it as csv {_NAMES}: {_IN_PYTHON.format('por')}"),
-    ".dta": ("a file of Stata", f"Save it as csv {_NAMES}: export delimited, or {_IN_PYTHON.format('dta')}"),
-    ".sas7bdat": ("a file of SAS", f"Save it as csv: {_IN_PYTHON.format('sas7bdat')}"),
-    ".xpt": ("a file of SAS", f"Save it as csv: {_IN_PYTHON.format('xport')}"),
     ".yaml": ("YAML", "Save it as JSON: an array of objects"),
     ".yml": ("YAML", "Save it as JSON: an array of objects"),
     ".docx": ("a document of Word", _AS_TABLE),

@@ -14,7 +14,7 @@ from typing import Any
 
 from encoderlab.data.columns import Columns
 from encoderlab.data.csv_files import grammar_of, header_of_file
-from encoderlab.data.formats import Dialect, Format, encoding_of
+from encoderlab.data.formats import LIBRARY_OF, Dialect, Format, encoding_of
 
 _MOST_NAMES = 12
 ENCODINGS = {"utf-8-sig": "UTF-8", "utf-16": "UTF-16", "cp1252": "Windows-1252"}
@@ -82,6 +82,8 @@ def reading_of(
     if kind is Format.excel:
         container = f"sheet {dialect.sheet!r}" if dialect.sheet else "the only sheet"
         header = "the first row with the names" if dialect.header == "auto" else f"row {dialect.header}"
+    if kind not in OF_TEXT:
+        container += f", read by {LIBRARY_OF[kind]}"
     used = {*columns.by_setting().values()}
     return Reading(
         file=str(path),

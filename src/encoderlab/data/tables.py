@@ -30,6 +30,7 @@ from encoderlab.data.examples import grouped, stored
 from encoderlab.data.formats import Dialect, Format, encoding_of, lines_of, text_lines
 from encoderlab.data.json_files import json_records, with_columns
 from encoderlab.data.references import reference_rows
+from encoderlab.data.statistics_files import statistics_rows
 from encoderlab.data.workbooks import sheet_of, sheet_rows
 from encoderlab.errors import DataError
 from encoderlab.system.messages import progress_bar, say
@@ -155,7 +156,7 @@ def place_namer(path: Path, kind: Format) -> Callable[[int], str]:
     if kind is Format.folder:
         files = label_files(path)
         return lambda number: str(files[number])
-    unit = "row" if kind in (Format.json, Format.parquet, Format.arrow, Format.excel) else "line"
+    unit = "row" if kind in (Format.json, Format.parquet, Format.arrow, Format.excel, Format.statistics) else "line"
     return lambda number: f"{path}, {unit} {number}"
 
 
@@ -211,6 +212,8 @@ def _records(path: Path, kind: Format, columns: Columns, dialect: Dialect) -> It
     """Return the rows of a file of any format but parquet and arrow."""
     if kind is Format.excel:
         return sheet_rows(path, sheet_of(path, dialect.sheet, columns), columns, dialect.header)
+    if kind is Format.statistics:
+        return statistics_rows(path, columns, dialect.encoding)
     if kind is Format.folder:
         return _labelled_files(path, dialect.encoding, columns)
     encoding = encoding_of(path, dialect.encoding, columns.sibling("encoding"))

@@ -15,7 +15,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from encoderlab.data.columns import Columns, MissingColumnError, listed
+from encoderlab.data.columns import Columns, MissingColumnError, distinct_names, listed
 from encoderlab.data.headers import AUTO, ROWS_LOOKED_AT, Header, header_of
 from encoderlab.data.xlsx_parts import MOST_ROWS, WIDEST_GAP, Place, cells_without_value, checked
 from encoderlab.errors import DataError, UserError, closest, one_line
@@ -142,11 +142,11 @@ def sheet_rows(path: Path, name: str, columns: Columns, choice: str = AUTO) -> I
     header = _header(first, columns, choice)
     if header.note:
         say_once(f"{path}, sheet {name!r}: {header.note}")
-    names = header.names
-    columns.to_read([name for name in names if name], f"{path}, sheet {name!r}")
+    columns.to_read(header.names, f"{path}, sheet {name!r}")
+    names = distinct_names(header.names)
     used = {*columns.by_setting().values()}
     as_text = {*columns.as_text, *used}
-    places = [(index, name, name in as_text) for index, name in enumerate(names) if name]
+    places = [(index, name, name in as_text) for index, name in enumerate(names)]
     _say_merged(path, sheet, [names.index(name) for name in names if name in used], names)
 
     # The rows below, and above those that name no columns.
@@ -236,7 +236,10 @@ def _grid(sheet: CalamineSheet) -> Iterator[Row]:
 
 
 def _header(rows: Sequence[Row], columns: Columns, choice: str = AUTO) -> Header:
-    """Return the header of a sheet by its first rows: "" for a column without a name, up to stray cells far away."""
+    """Return the header of a sheet by its first rows: "" for a column without a name, up to stray cells far away.
+
+    Columns without names on the right count if the first rows have cells in them, and they are not far away either.
+    """
     grid = [(number, [text_of_cell(cell) for cell in cells]) for number, cells in rows]
     header = header_of(grid, choice, {*columns.by_setting().values()})
     width = 0
@@ -247,7 +250,10 @@ def _header(rows: Sequence[Row], columns: Columns, choice: str = AUTO) -> Header
         n_named += 1
         if place <= n_named + WIDEST_GAP:
             width = place
-    return replace(header, names=header.names[:width])
+    below = [cells[: width + WIDEST_GAP] for number, cells in grid if header.row is None or number > header.row]
+    filled = [place for cells in below for place, cell in enumerate(cells, start=1) if cell]
+    names = header.names[:width] + [""] * (max(filled, default=0) - width)
+    return replace(header, names=names)
 
 
 def _names(book: CalamineWorkbook, sheet: str, columns: Columns) -> list[str]:
