@@ -85,6 +85,16 @@ def test_rows_beyond_the_first_part_are_read(tmp_path):
     assert len(split) == len(many) and list(split)[-1].text == "case 20000"
 
 
+@pytest.mark.parametrize("name", ["rows.sav", "rows.dta"])
+def test_data_shows_the_names_and_who_reads_the_file(name, tmp_path, capsys):
+    write = pyreadstat.write_sav if name == "rows.sav" else pyreadstat.write_dta
+    write(FRAME, tmp_path / name, variable_value_labels={"again": NAMES})
+    columns = ("dataset.text=answer", "dataset.label=again")
+    cli.run(["data", "task=classification", "dataset=files", f"dataset.path={tmp_path / name}", *columns])
+    shown = capsys.readouterr().out
+    assert all(label in shown for label in NAMES.values()) and "pyreadstat" in shown
+
+
 def test_without_the_extra_one_line_says_how_to_install_it(tmp_path, monkeypatch):
     pyreadstat.write_sav(FRAME, tmp_path / "rows.sav")
     monkeypatch.setitem(sys.modules, "pyreadstat", None)
