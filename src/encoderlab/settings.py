@@ -8,13 +8,15 @@ import copy
 import math
 import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, fields
 from typing import Any
 
 from encoderlab.errors import SettingError
 
 REQUIRED = "???"  # what OmegaConf calls a mandatory value
+_WORDS = ("true", "false", "null", "nan", "inf", "yes", "no", "on", "off")
+_PLAIN = re.compile(r"[A-Za-z][\w-]*")  # texts that Hydra reads as they are, if they are no words of YAML
 CACHE = "~/.cache/encoderlab"  # unless ENCODERLAB_CACHE names another folder (configs/command.yaml)
 
 BOUNDS = {
@@ -107,3 +109,24 @@ def required_setting(key: str) -> MissingSettingError:
     """Return the error for a missing setting that has no default."""
     remedy = "Run encoderlab compare FOLDER FOLDER ..." if key == "runs" else f"Set {key}=..."
     return MissingSettingError(f"{key} is not set", remedy=remedy)
+
+
+def uninterpolated(value: str) -> str:
+    """Return the value with `${` escaped by a backslash, so that OmegaConf reads back exactly `value`."""
+    return re.sub(r"(\\*)\$\{", r"\1\1\\${", value)
+
+
+def quote(value: str) -> str:
+    """Return the value as a quoted string of Hydra's grammar, which reads back as exactly `value`."""
+    value = uninterpolated(value)
+    value = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), value)
+    return f"'{value}'"
+
+
+def typed_list(values: Iterable[str]) -> str:
+    """Return texts as a list of Hydra's grammar, each in quotes unless it reads back without."""
+    written = []
+    for value in values:
+        is_plain = _PLAIN.fullmatch(value) and value.lower() not in _WORDS
+        written.append(value if is_plain else quote(value))
+    return f"[{','.join(written)}]"

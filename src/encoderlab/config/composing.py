@@ -34,11 +34,11 @@ from encoderlab.config.schemas import (
     to_settings,
     unknown_setting,
 )
-from encoderlab.config.typed_texts import as_typed, as_typed_in_files, quote
+from encoderlab.config.typed_texts import as_typed, as_typed_in_files
 from encoderlab.data.formats import is_saved_dataset
 from encoderlab.data.remote import is_url
 from encoderlab.errors import SettingError, UserError, closest
-from encoderlab.settings import allowed_range
+from encoderlab.settings import allowed_range, quote
 
 OWN_DATA = {"dataset=files", "dataset=hub"}
 LABELLED_BY_DEFAULT = ("train", "finetune", "data", "baseline")  # commands whose default task has data of its own

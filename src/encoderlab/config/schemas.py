@@ -3,7 +3,6 @@
 A key that no dataclass declares is refused, with the name that was probably meant.
 """
 
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
@@ -36,7 +35,7 @@ from encoderlab.data.hub import HubDataset, WikipediaDataset
 from encoderlab.data.tokenizer_config import AsPretrainedTokenizer, PretrainedConfig, SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError, closest
 from encoderlab.model.config import AsPretrained, ModelConfig, TransformersConfig
-from encoderlab.settings import required_setting
+from encoderlab.settings import required_setting, uninterpolated
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.contrastive import ContrastiveConfig
 from encoderlab.tasks.multilabel import MultilabelConfig
@@ -259,8 +258,3 @@ def _literal(value: Any) -> Any:
     if isinstance(value, list):
         return [_literal(inner) for inner in value]
     return uninterpolated(value) if isinstance(value, str) else value
-
-
-def uninterpolated(value: str) -> str:
-    """Return the value with `${` escaped by a backslash, so that OmegaConf reads back exactly `value`."""
-    return re.sub(r"(\\*)\$\{", r"\1\1\\${", value)

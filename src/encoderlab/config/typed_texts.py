@@ -18,14 +18,16 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, MAPPINGS, SCHEMAS, uninterpolated
+from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, MAPPINGS, SCHEMAS
 from encoderlab.errors import SettingError
+from encoderlab.settings import quote
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 # Settings of any type that hold texts: a name or a list; a list or a mapping.
 _TEXTS = (*(f"dataset.{name}" for name in ("text", "path", "train", "validation", "test", "label_names")), *MAPPINGS)
+_NAMES = tuple(f"dataset.{name}" for name in ("text", "path", "train", "validation", "test"))
 _NESTED = re.compile(r"[][{}()'\"\\]")
 
 
@@ -55,6 +57,8 @@ def as_typed(command: str, key: str, value: str, *, is_sweep: bool) -> str:
     if not _holds_texts(command, key) or value in ("", "null") or "${" in value:
         return value
     is_one_text = _type_of(command, key) in (str, str | None)
+    if key in _NAMES and value[0] != "[" and not is_sweep and "," in value:
+        return quote(value)  # a column or a file with a comma in its name; several are a list in brackets
     with suppress(HydraException):
         override = OverridesParser.create().parse_override(f"name={value}")
         if override.is_sweep_override() and (is_sweep or not is_one_text):
@@ -89,13 +93,6 @@ def _has_only_texts(value: Any, *, numbers: bool) -> bool:
     if isinstance(value, dict):
         return all(isinstance(key, str) and (numbers or isinstance(part, str)) for key, part in value.items())
     return isinstance(value, str)
-
-
-def quote(value: str) -> str:
-    """Return the value as a quoted string of Hydra's grammar, which reads back as exactly `value`."""
-    value = uninterpolated(value)
-    value = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), value)
-    return f"'{value}'"
 
 
 def as_typed_in_files(config: DictConfig, folder: str | None, overrides: Sequence[str]) -> DictConfig:

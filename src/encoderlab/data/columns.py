@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from encoderlab.errors import DataError, closest
+from encoderlab.settings import typed_list
 
 if TYPE_CHECKING:
     from encoderlab.model.config import TargetKind
@@ -312,7 +313,7 @@ def guess_label(columns: Mapping[str, Cells], target: TargetKind, where: str) ->
     indicators = [name for name, values in candidates.items() if is_indicator(values)]
     remedy = ""
     if len(names) != 1 and len(indicators) > 1 and target != "number":
-        setting = shlex.quote(f"dataset.label_columns=[{','.join(indicators)}]")
+        setting = shlex.quote(f"dataset.label_columns={typed_list(indicators)}")
         remedy = f"If each of the columns of 0 and 1 is a label, set task=multilabel {setting}"
     numbers = [name for name, cells in shown.items() if are_numbers(_values(cells))]
     if not candidates and numbers and target != "number":

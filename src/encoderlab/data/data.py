@@ -111,6 +111,9 @@ class Data:
         different: set[Any] = {name for name, count in train.labels.items() if count}
         if train.numbers is not None:
             different = {train.numbers["min"], train.numbers["max"]}
+        if self.split("train").target == "label_set":
+            n_rows = len(self.split("train"))
+            different |= {f"not {name}" for name, count in train.labels.items() if 0 < count < n_rows}
         if len(different) < 2:
             problem = f"All training rows have the label {different.pop()!r}"
             raise DataError(problem, allowed="at least two labels or numbers", remedy="Check dataset.label")

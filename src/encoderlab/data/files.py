@@ -18,7 +18,7 @@ from encoderlab.data.examples import Split, without_html
 from encoderlab.data.formats import Dialect, Format, OnMissing, Quoting, format_of, saved_splits
 from encoderlab.data.remote import is_url, source_of, without_query
 from encoderlab.errors import DataError, SettingError
-from encoderlab.settings import setting
+from encoderlab.settings import setting, typed_list
 from encoderlab.system.messages import say, say_once
 
 if TYPE_CHECKING:
@@ -347,7 +347,7 @@ def _name_texts_not_read(rows: RawRows, text: str, path: Path) -> None:
     if not others:
         return
     pair = shlex.quote(f"dataset.text_pair={others[0]}")
-    joined = shlex.quote(f"dataset.text=[{','.join([text, *others])}]")
+    joined = shlex.quote(f"dataset.text={typed_list([text, *others])}")
     left_out = f"{', '.join(map(repr, others))} {'is' if len(others) == 1 else 'are'} not read"
     say(f"{path}: {left_out}. Set {pair} for pairs of texts, {joined} to join them")
 

@@ -200,7 +200,8 @@ def _signs(name: str, values: Sequence[str]) -> Iterator[tuple[str, bool]]:
         return
     ends_as_a_question = name.endswith(("?", ":"))
     questions = sum(value.endswith(("?", ":")) for value in values)
-    if n_words <= 3 and n_words < min(words) or ends_as_a_question and 2 * questions < len(values):
+    is_short = n_words <= 3 and not name.endswith((".", "!"))
+    if is_short or (ends_as_a_question and 2 * questions < len(values)):
         yield "name", False
     elif min(words) <= n_words <= max(words):
         yield "row", False

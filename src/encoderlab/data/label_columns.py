@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections import Counter
@@ -16,6 +15,7 @@ from encoderlab.data.columns import RawRows, flat, is_list, listed, mapped
 from encoderlab.data.label_cells import CellFormat, CellKind, cell_format, doubts, vector_length
 from encoderlab.data.spellings import WHOLE, codes_for_no_answer, one_spelling, same_numbers, shown, whole_number
 from encoderlab.errors import DataError
+from encoderlab.settings import typed_list
 from encoderlab.system.messages import say
 
 
@@ -164,7 +164,7 @@ def _say_spellings(
     codes = [code for code in codes_for_no_answer(by_label) if code not in fixed]
     if codes:
         times = listed(f"{code!r} ({by_label[code]:,} times)" for code in codes)
-        setting = shlex.quote(f"dataset.no_answer=[{','.join(json.dumps(code, ensure_ascii=False) for code in codes)}]")
+        setting = shlex.quote(f"dataset.no_answer={typed_list(codes)}")
         say(f"{file}: column {column!r} has the label {times}. If that means no answer, set {setting}")
 
 

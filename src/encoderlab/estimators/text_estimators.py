@@ -24,7 +24,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from encoderlab.api import compose
 from encoderlab.config.commands import RunConfig
-from encoderlab.config.composing import quote
 from encoderlab.data.data import Data
 from encoderlab.data.examples import TextExample
 from encoderlab.data.files import FilesDataset
@@ -48,6 +47,7 @@ from encoderlab.runs.model import Model, Provenance
 from encoderlab.runs.model_folder import save_model
 from encoderlab.runs.prepare import PreparedRun, prepare
 from encoderlab.runs.scoring import score
+from encoderlab.settings import quote
 from encoderlab.shipped import SHIPPED
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.rows import ExampleRows

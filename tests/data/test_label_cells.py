@@ -1,0 +1,64 @@
+"""How a cell of a label column becomes labels, as pandas, forms and annotation tools write it."""
+
+import pytest
+
+from encoderlab.data.label_cells import CellKind, cell_format, doubts, list_items, vector_length
+
+
+@pytest.mark.parametrize(
+    ("cell", "labels"),
+    [
+        ("['billing', 'refund']", ["billing", "refund"]),
+        ('["billing", "it\'s late"]', ["billing", "it's late"]),
+        ("['a' 'b']", ["a", "b"]),  # NumPy
+        ("array(['a', 'b'], dtype=object)", ["a", "b"]),
+        ("('a',)", ["a"]),
+        ("{'a', 'b'}", ["a", "b"]),
+        ("[billing, customer service]", ["billing", "customer service"]),
+        ("[]", []),
+        ("[1 0 1]", ["1", "0", "1"]),
+        ("{'a': 1}", None),
+        ("(see below)", None),
+        ("[a] and [b]", None),
+        ("billing", None),
+    ],
+)
+def test_lists_are_read_as_programs_write_them(cell, labels):
+    assert list_items(cell) == labels
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "labels"),
+    [
+        (["['a', 'b']", "['a']", "[]"], CellKind.list, {"a", "b"}),
+        (["<python><pandas>", "<c#>"], CellKind.tags, {"python", "pandas", "c#"}),
+        (["R&D, legal; Sales", "Sales"], CellKind.separated, {"R&D, legal", "Sales"}),
+        (["a,b", "c,d"], CellKind.separated, {"a", "b", "c", "d"}),
+        (["Slow", "Slow, Dear", "Dear, Rude", "Rude"], CellKind.separated, {"Slow", "Dear", "Rude"}),
+        (["Food, drink", "R&D, legal", "Sales"], CellKind.one, {"Food, drink", "R&D, legal", "Sales"}),
+        (["not urgent", "urgent"], CellKind.one, {"not urgent", "urgent"}),
+    ],
+)
+def test_a_separator_needs_evidence(cells, kind, labels):
+    format = cell_format(cells)
+    assert format.kind is kind
+    assert {label for cell in cells for label in format.labels_of(cell)} == labels
+
+
+def test_a_separator_that_is_set_decides():
+    assert cell_format(["Food, drink", "Sales"], ",").labels_of("Food, drink") == ["Food", "drink"]
+
+
+def test_what_may_be_misread_is_named():
+    together = ["Slow", "Slow, Dear, even so", "Rude, Dear, even so", "Rude, Slow", "Rude"]
+    assert any("Dear" in note and "even so" in note for note in doubts(together, cell_format(together)))
+    mixed = ["a;b", "a", "b", "a, b;c"]
+    assert any("'a, b'" in note for note in doubts(mixed, cell_format(mixed)))
+    with_commas = ["Food, drink", "R&D, legal", "Sales"]
+    assert any("label_separator" in note for note in doubts(with_commas, cell_format(with_commas)))
+
+
+def test_vectors_of_0_and_1_are_recognised():
+    assert vector_length(["[1, 0, 0]", "[0, 1, 1]", ""]) == 3
+    assert vector_length(["[1, 0]", "[0, 1, 1]"]) == 0
+    assert vector_length(["['1', 'b']"]) == 0
