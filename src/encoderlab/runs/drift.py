@@ -23,6 +23,7 @@ from encoderlab.errors import DataError
 from encoderlab.metrics.intervals import WILSON_Z, wilson
 from encoderlab.metrics.languages import UNCLEAR, languages, scripts
 from encoderlab.metrics.novelty import TwoSampleTest, two_sample_test
+from encoderlab.reports.wording import counted
 from encoderlab.runs.frozen import frozen_vectors
 from encoderlab.runs.model import Model
 from encoderlab.shipped import SHIPPED
@@ -79,7 +80,9 @@ def new_texts(examples: Iterable[Example], path: str, model: Model) -> NewTexts:
         where = [f"line {row + 1}" for row in rows]
         read = [lines[row] for row in rows]
     if n < LEAST_TEXTS:
-        raise DataError(f"{path} has {n} texts", allowed=f"at least {LEAST_TEXTS}", remedy="Collect more texts")
+        raise DataError(
+            f"{path} has {counted(n, 'text')}", allowed=f"at least {LEAST_TEXTS}", remedy="Collect more texts"
+        )
     if model.strips_html:
         read = [example.without_html() for example in read]
     return NewTexts(read, where, n)

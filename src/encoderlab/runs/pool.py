@@ -102,8 +102,11 @@ def read_pool(config: PoolConfig, model: Model) -> Pool:
             continue
         taken.add(keys[row])
         candidates.append(row)
+    if not candidates and all(map(is_blank, file.split)):
+        raise DataError(f"Every text of {file.path} is blank", remedy="Set text_column=COLUMN, or choose another file")
     if not candidates:
-        problem = f"Every text of {file.path} has a label in column {file.label_column!r}, or repeats one that has"
+        labelled = f"has a label in column {file.label_column!r}, repeats one that has, or is blank"
+        problem = f"Every text of {file.path} {labelled}"
         remedy = "Add texts, or set label_column=NAME for labels of another kind, in a new column"
         raise DataError(problem, remedy=remedy)
     return Pool(file, names, ids, added, marks, np.array(candidates, np.int64), n_repeated)
