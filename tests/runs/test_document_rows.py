@@ -84,9 +84,9 @@ def test_the_store_is_built_once_for_all_lengths_and_again_if_its_inputs_change(
         (
             [["short."], ["also short."]],
             {},
-            "no paragraph that is long enough for task.min_characters=50 task.min_sentences=3",
+            "no paragraph is long enough.*task.min_characters=50 task.min_sentences=3",
         ),
-        ([[LONG], ["short."]], {}, "Only one of the train documents.*task.second_sentence=none"),
+        ([[LONG], ["short."]], {}, "Only one of the 2 documents of train.*task.second_sentence=none"),
         ([["a b c d. e f g h."], [LONG]], {"min_sentences": 9}, "task.min_sentences=9"),
     ],
 )

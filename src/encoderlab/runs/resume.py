@@ -210,6 +210,8 @@ def _refuse_edited(run: Run, settings: Mapping[str, Any], record: Mapping[str, A
 
 def most_between_logged_steps(run: Run, log_every: int) -> int:
     """Return how many steps at most lie between two that the run has logged, now or before it was resumed."""
+    if not run.environment_file.is_file():  # a fit that no command has begun
+        return log_every
     record = environment_of(run)
     starts = [start["settled"] for start in (record, *record.get("resumed", [])) if "settled" in start]
     return max(log_every, *(settled["training"]["log_every"] for settled in starts), 0)
