@@ -175,12 +175,14 @@ def as_documents(splits: Data) -> Documents:
     by_name = {}
     for name, split in splits.by_name.items():
         hashes = hashed(split).texts
-        n_equal = len(hashes) - len(np.unique(hashes))
-        if n_equal and n_equal == len(hashes) - 1:
+        n_rows = len(hashes)
+        n_equal = n_rows - len(np.unique(hashes))
+        if n_equal and n_equal == n_rows - 1:
             split = split.take(np.arange(1))
             hashes = hashes[:1]
         if n_equal:
-            say(f"{n_equal:,} of the documents of {name} equal earlier ones; remove them for next-sentence prediction")
+            equal = f"{n_equal:,} of {n_rows:,} documents of {name} equal earlier ones"
+            say(f"{equal}; remove them for next-sentence prediction")
         documents = lambda split=split: (paragraphs("\n".join(texts_of(example))) for example in split)  # noqa: E731
         by_name[name] = DocumentSplit(documents, len(split), fingerprint(hashes.tobytes()))
     return Documents(by_name, splits.origin)
