@@ -181,7 +181,7 @@ def test_a_dry_run_and_a_run_say_how_many_rows_are_trained(command, trained_rows
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["bert", "xlm-roberta", "mpnet", "modernbert", "albert", "deberta-v2"])
+@pytest.mark.parametrize("family", ["electra", "xlm-roberta", "mpnet", "modernbert", "albert", "deberta-v2"])
 def test_encoders_of_every_family_train_the_rows_that_occur(both, tmp_path, family):
     write = folder_of_type if family in ("albert", "deberta-v2") else folder_of
     write(family, tmp_path / "encoder")
@@ -195,12 +195,12 @@ def test_every_kind_of_task_trains_the_rows_that_occur(command, trained_rows, sh
     name = {"pairs": "classification"}.get(kind, kind)
     path = tmp_path / ("rows.conll" if kind == "tagging" else "rows.csv")
     header, row = {
-        "regression": ("text,label", "a warm film {n},{n}"),
-        "multilabel": ("text,label", 'a dull mess {n},"{n}"'),
-        "pairs": ("text,text_pair,label", "a warm film {n},a dull mess,{n}"),
+        "regression": ("text,label", "a warm film {number},{n}"),
+        "multilabel": ("text,label", 'a dull mess {number},"{n}"'),
+        "pairs": ("text,text_pair,label", "a warm film {number},a dull mess,{n}"),
         "tagging": ("", "warm B-X\ndull O\nfilm{n} O\n"),
     }[kind]
-    lines = [row.format(n=number % 3) for number in range(90)]
+    lines = [row.format(n=number % 3, number=number) for number in range(90)]
     path.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
     pair = ("dataset.text_pair=text_pair",) if kind == "pairs" else ()
     line = ("finetune", f"task={name}", "dataset=files", f"dataset.path={path}", *pair, "dataset.test_fraction=0.2")

@@ -15,7 +15,6 @@ from encoderlab.data.data import Data
 from encoderlab.data.examples import Example, TextExample, WordsExample, grouped, text_of
 from encoderlab.data.files import read_unlabelled
 from encoderlab.data.formats import Dialect, Format, encoding_of, format_of, is_saved_dataset, text_lines
-from encoderlab.data.guesses import first_cells
 from encoderlab.data.remote import local_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.model import Model
@@ -66,6 +65,7 @@ def texts_of_file(config: Input, model: Model) -> tuple[Iterable[Example], int, 
     DataError for anything that cannot be read, or that the model cannot read.
     """
     from encoderlab.data.columns import MissingColumnError, guess_text
+    from encoderlab.data.guesses import first_cells
 
     assert config.input is not None
     path = local_file(config.input, config.cache)

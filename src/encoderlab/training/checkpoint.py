@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import safetensors.torch
@@ -49,8 +49,8 @@ def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: 
         temporary.mkdir()
         # Nothing is copied in memory first: weights and moments together may be three times the model.
         write_tensors(temporary / WEIGHTS, weights)
-        with (temporary / STATE).open("wb") as file:  # if torch.save opens it, its error does not name a full disk
-            torch.save(state, file)
+        with (temporary / STATE).open("wb") as file:
+            _save_state(state, file)
             file.flush()
             os.fsync(file.fileno())
         files.write_manifest(temporary, (WEIGHTS, STATE), step=step)
@@ -198,3 +198,32 @@ def seed_dropout(seed: int, step: int, processes: Processes) -> None:
     """Seed dropout by seed, step and process, so that each process drops other numbers."""
     drawn = np.random.SeedSequence([seed, step, processes.rank]).generate_state(1, np.uint64)
     torch.manual_seed(int(drawn[0]))
+
+
+def _save_state(state: Any, file: BinaryIO) -> None:
+    """Write a state to an open file. Raises OSError, where torch.save by itself names no full disk."""
+    written = _NotedErrors(file)
+    try:
+        torch.save(state, written)
+    except RuntimeError as error:
+        raise (written.error or error) from None
+
+
+class _NotedErrors:
+    """A file to write to that keeps the error of the system that ended a write."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.error: OSError | None = None
+
+    def write(self, content: Any) -> int:
+        """Write bytes. Raises OSError."""
+        try:
+            return self.file.write(content)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def flush(self) -> None:
+        """Write what is still in memory. Raises OSError."""
+        self.file.flush()
