@@ -132,14 +132,19 @@ def test_explain_counts_what_a_word_adds_in_both(classes_run, command, tmp_path)
 
 def test_a_branch_that_adds_nothing_is_not_kept(tmp_path, cache):
     random = np.random.default_rng(1)
-    settings = ("task=classification", *films(tmp_path, lambda _: random.choice(["good", "bad"])), *SHORT)
+    settings = (
+        "task=classification",
+        "task.linear_weight=null",
+        *films(tmp_path, lambda _: random.choice(["good", "bad"])),
+        *SHORT,
+    )
     run = trained(tmp_path / "run", cache, *settings, "training.steps=100")
     assert report_of(run)["linear_branch"]["weight"] == 0
     assert not (run / "model" / "linear.json").exists()
 
 
 def test_a_branch_that_predicts_better_is_kept(tmp_path, cache):
-    settings = ("task=classification", *films(tmp_path, opinion), *SHORT)
+    settings = ("task=classification", "task.linear_weight=null", *films(tmp_path, opinion), *SHORT)
     run = trained(tmp_path / "run", cache, *settings, "training.steps=100", "training.learning_rate=1e-9")
     facts = report_of(run)["linear_branch"]
     assert facts["weight"] > 0.5 and facts["splits"]["test"]["gain"] > 0

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import safetensors.torch
@@ -204,7 +204,7 @@ def _save_state(state: Any, file: BinaryIO) -> None:
     """Write a state to an open file. Raises OSError, where torch.save by itself names no full disk."""
     written = _NotedErrors(file)
     try:
-        torch.save(state, written)
+        torch.save(state, cast("BinaryIO", written))
     except RuntimeError as error:
         raise (written.error or error) from None
 
