@@ -44,6 +44,10 @@ def test_nothing_heavy_is_loaded_before_it_is_needed():
         _ = encoderlab.trian
 
 
+def test_dir_shows_what_can_be_called():
+    assert {"load", "train", "finetune", "TextClassifier"} <= {*dir(encoderlab)}
+
+
 def test_composed_settings_equal_those_of_the_command_line_and_can_be_changed():
     config = encoderlab.compose("task=reverse", "training.learning_rate=0.01")
     assert (config.task.name, type(config.dataset), config.training.learning_rate) == ("reverse", ReverseDataset, 0.01)

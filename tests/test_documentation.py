@@ -32,6 +32,10 @@ def command_lines(page):
     return [line for line in lines if line.startswith(("encoderlab ", "torchrun "))]
 
 
+def python_blocks(page):
+    return [block for language, block in FENCED.findall(page.read_text(encoding="utf-8")) if language == "python"]
+
+
 def shortened(line):
     """Return the arguments for a run of seconds, and the file that is standard input; what needs a hub is composed."""
     words = shlex.split(line, comments=True)
@@ -103,11 +107,14 @@ def test_every_command_line_of_a_page_runs(page, tmp_path, monkeypatch, cache):
             cli.run(arguments)
         except Exception as error:
             raise AssertionError(f"encoderlab {shlex.join(arguments)}") from error
+    if page.name == "README.md":  # its Python opens what its commands have trained
+        for block in python_blocks(page):
+            exec(block, {})  # noqa: S102
 
 
 @pytest.mark.slow
 def test_the_python_of_the_page_on_deploying_runs(tmp_path, cache):
-    code = "".join(block for language, block in FENCED.findall(_page("deploy")) if language == "python")
+    code = "".join(python_blocks(ROOT / "docs" / "deploy.md"))
     write = "from tests.test_documentation import write_files; write_files()\n"
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "ENCODERLAB_CACHE": str(cache)}
     command = [sys.executable, "-c", write + code]

@@ -36,3 +36,7 @@ def __getattr__(name: str) -> Any:
     if name.startswith("Text"):  # these need scikit-learn
         return getattr(import_module("encoderlab.estimators.text_estimators"), name)
     return getattr(import_module("encoderlab.api"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})
