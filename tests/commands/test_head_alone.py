@@ -11,8 +11,7 @@ import yaml
 
 from encoderlab.config.commands import FinetuneConfig
 from encoderlab.errors import SettingError
-from encoderlab.runs.fit_best import _can_be_fitted
-from encoderlab.runs.frozen import wants_linear_head
+from encoderlab.runs.fit_best import _can_be_fitted, wants_linear_head
 from encoderlab.runs.pretrained import load_pretrained
 from encoderlab.system.processes import Interrupted, Processes
 from encoderlab.tasks.classification import ClassificationConfig

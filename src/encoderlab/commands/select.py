@@ -16,6 +16,7 @@ import numpy as np
 from encoderlab.batch import Batch, Prediction
 from encoderlab.config.commands import PoolConfig, PredictionFormat, RowsWritten, SelectConfig, SelectFormat
 from encoderlab.data.columns import listed
+from encoderlab.data.selected import FEW_RANDOM, SELECTED, Reason
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.reports.wording import counted, interval, score
 from encoderlab.runs.frozen import MOST_UNKNOWN, cached_vectors, share_unknown
@@ -34,11 +35,8 @@ from encoderlab.runs.row_files import (
     write_label_studio,
 )
 from encoderlab.runs.selection import (
-    FEW_RANDOM,
-    SELECTED,
     Chosen,
     Probabilities,
-    Reason,
     accuracy_so_far,
     choose_rows,
     classifier_of,

@@ -9,12 +9,12 @@ import numpy as np
 from encoderlab.config.commands import AnyRunConfig, RunConfig
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Folded
+from encoderlab.data.selected import FEW_RANDOM, SELECTED, Reason
 from encoderlab.reports import folds as reports
 from encoderlab.reports.folds import OUT_OF_FOLD
 from encoderlab.runs.records import open_run, run_facts
 from encoderlab.runs.resume import AUTO, HARDWARE, began, environment_of, settings_to_run_with
 from encoderlab.runs.run import Run
-from encoderlab.runs.selection import FEW_RANDOM, SELECTED, Reason
 from encoderlab.runs.tracking import check_trackers
 from encoderlab.system.device import set_up_compute
 from encoderlab.system.messages import print_lines

@@ -15,25 +15,21 @@ import torch
 from numpy.lib.format import open_memmap
 from torch import nn
 
-from encoderlab.baselines.supervised import MOST_FROZEN_ROWS, choose_strength
+from encoderlab.baselines.supervised import choose_strength
 from encoderlab.batch import Batch, Prediction
-from encoderlab.data.data import Data
 from encoderlab.data.examples import Split, TextExample
 from encoderlab.data.survey import hashed
 from encoderlab.data.tokenizer_config import TokenizerConfig
 from encoderlab.errors import DataError
 from encoderlab.linear.model import quietly
-from encoderlab.model.heads import OF_ALL_TOKENS, WIDTH, compared
+from encoderlab.model.heads import WIDTH, compared
 from encoderlab.runs import inputs
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import read_model
-from encoderlab.runs.settle import has_few_rows
 from encoderlab.shipped import SHIPPED, shipped_folder
 from encoderlab.system.device import Compute
 from encoderlab.system.files import atomic_write, differing_files, write_manifest
 from encoderlab.tasks.rows import ExampleRows
-from encoderlab.training.config import MANY_LABELS
-from encoderlab.training.distribution import is_sharded
 
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
@@ -132,25 +128,6 @@ def logistic_regression(
     from sklearn.linear_model import LogisticRegression
 
     return LogisticRegression(C=STRENGTH, max_iter=1000, tol=1e-3).fit(vectors, classes, weights)
-
-
-def wants_linear_head(model: Model, data: Data) -> bool:
-    """Return whether the head of a run on these training rows starts at a linear model: of pairs that are read
-    separately, unless there are very many, and of many classes with few rows.
-
-    With 8 rows for each of 150 classes (CLINC150, validation), accuracy was 0.893 instead of 0.843 from a fresh head.
-    With two or three classes of single texts it was 8 points lower instead. For pairs see `optimizer.PEAK_OF_PAIRS`.
-    """
-    config = model.config
-    # Of a model that is to be sharded only the main process has weights, so the others cannot compute its vectors.
-    if not config.task.one_class_per_text or is_sharded(config.training, model.processes):
-        return False
-    if model.network.separates_pairs:
-        return len(data.split("train")) <= MOST_FROZEN_ROWS
-    reads_sentence_vectors = model.shape.pooling in OF_ALL_TOKENS or model.first_token_is_trained
-    if len(model.labels) < MANY_LABELS or not reads_sentence_vectors:
-        return False
-    return has_few_rows(config.training, config.task, data.n_undivided, len(model.labels))
 
 
 def set_linear_head(model: Model, rows: ExampleRows, *, tuned: bool = False) -> None:

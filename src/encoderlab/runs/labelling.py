@@ -11,19 +11,12 @@ import numpy as np
 
 from encoderlab.config.commands import LabelConfig, PredictionFormat
 from encoderlab.data.examples import texts_of
+from encoderlab.data.selected import Reason
 from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.runs.answers import Answer, AnswerJournal, Measured, text_id_of
 from encoderlab.runs.pool import Pool, rows_to_write, types_to_write
 from encoderlab.runs.row_files import WRITERS
-from encoderlab.runs.selection import (
-    UNLABELLED,
-    Chosen,
-    Reason,
-    accuracy_so_far,
-    choose_rows,
-    classifier_of,
-    contradicted,
-)
+from encoderlab.runs.selection import UNLABELLED, Chosen, accuracy_so_far, choose_rows, classifier_of, contradicted
 from encoderlab.system.files import sha256_of, written_whole
 
 MOST_DOUBTED = 2  # labels that are asked for again after a round

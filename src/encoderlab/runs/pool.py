@@ -17,12 +17,13 @@ from encoderlab.data.files import read_unlabelled
 from encoderlab.data.formats import Format, format_of, paths_of
 from encoderlab.data.guesses import first_cells
 from encoderlab.data.remote import local_file
+from encoderlab.data.selected import SELECTED, Reason
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.predictions import carried_names, cell
 from encoderlab.runs import inputs
 from encoderlab.runs.model import Model, is_blank
 from encoderlab.runs.row_files import Row, Types, types_of
-from encoderlab.runs.selection import SELECTED, UNLABELLED, Chosen, Reason
+from encoderlab.runs.selection import UNLABELLED, Chosen
 
 _ROWS_AT_A_TIME = 1000
 

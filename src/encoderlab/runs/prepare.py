@@ -22,8 +22,8 @@ from encoderlab.errors import SettingError
 from encoderlab.model.config import ModelConfig, Pairs
 from encoderlab.reports.facts import show_survey
 from encoderlab.reports.training import show_pairs
-from encoderlab.runs.fit_best import HeadAlone, prepare_head_alone
-from encoderlab.runs.frozen import set_linear_head, wants_linear_head
+from encoderlab.runs.fit_best import HeadAlone, prepare_head_alone, wants_linear_head
+from encoderlab.runs.frozen import set_linear_head
 from encoderlab.runs.load_data import TextTokens, Tokens, load_data, pair_facts, splits_to_score, tokenize
 from encoderlab.runs.model import Model, build_network
 from encoderlab.runs.pretrained import load_into, load_start, shape_for, tokenizer_for

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from encoderlab.data.selected import FEW_RANDOM, Reason
 from encoderlab.metrics.intervals import wilson
 from encoderlab.runs.frozen import logistic_regression
 
@@ -24,14 +24,12 @@ if TYPE_CHECKING:
 UNSURE_PER_CHOSEN = 5  # rows with the smallest margins among which those to label are spread
 CLUSTERED_ROWS = 20_000  # on which centres are fitted; more move them little
 ITERATIONS = 20  # of k-means
-SELECTED = "selected"  # the column that says why a row was chosen
 UNLABELLED = -1  # the class of a row without a label
 _ROWS_AT_A_TIME = 8192
 FOLDS = 10
 FOLDS_OF_MANY = 5
 MANY_LABELS = 1_000  # rows with a label, from which on fewer folds do
 FEW_LABELS = 10  # rows: accuracy on fewer means nothing
-FEW_RANDOM = 10  # rows drawn at random
 MANY_TO_CONTRADICT = 50  # rows with a label, from which on a model may contradict one
 # Probability of another label. With 5% of the labels of five sets wrong, 99 of the 141 rows that it finds among 100 or
 # 300 labels are wrong ones (of 303); with 0.8 it finds 133, and 150 right ones. Of 150 classes it finds none.
@@ -40,15 +38,6 @@ NEIGHBOURS = 5
 _AGREEING = 4  # of the neighbours, with each other and against the row
 
 Probabilities = Callable[[np.ndarray], np.ndarray]  # of the rows with these indices, for each class
-
-
-class Reason(Enum):
-    """Why a row is to be labelled."""
-
-    random = "random"  # drawn at random
-    typical = "typical"  # nearest to the centre of a cluster
-    unsure = "unsure"  # two labels are almost as probable
-    again = "again"  # it has a label, which a model of the others contradicts
 
 
 @dataclass(frozen=True, slots=True)
