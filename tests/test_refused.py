@@ -26,6 +26,8 @@ FILES = {
     "full.png": "",
     "folder.png/precious": "",
     "mine/model/wide.yaml": "defaults: [model_schema, _self_]\nd_modell: 6\n",
+    "mine/model/wordy.yaml": "n_layers: many\ndefaults: [model_schema, _self_]\n",
+    "mine/primary.yaml": "seed: 3\n",
     "mine/model/broken.yaml": "d_model: [\n",
 }
 OWN = "task=classification dataset=files dataset.path=reviews.csv dataset.text=review dataset.label=stars"
@@ -105,6 +107,13 @@ CLI = [
     ("train resume=nowhere", DATA, "nowhere"),
     ("train resume={brackets}", SETTING, "finished"),
     ("finetune resume={brackets}", SETTING, "encoderlab train"),
+    ("train config=nowhere", DATA, "nowhere"),
+    ("train config=full", DATA, "full"),
+    ("finetune config={brackets} seed=2", SETTING, "Run encoderlab train config="),
+    ("train config={brackets} experiment=sst2", SETTING, "experiment=sst2"),
+    ("train config={brackets} model.n_layer=2", SETTING, "model.n_layers"),
+    ("train --config-dir {brackets} --config-name config", SETTING, "run encoderlab train config="),
+    ("train --config-dir mine --config-name primary", SETTING, "mine/primary.yaml"),
     ("train sweep_dir=new", SETTING, "-m"),
     ("train -m sweep_dir=full seed=1,2", SETTING, "full"),
     ("train -m trials=some seed=1,2", SETTING, "trials=some"),
@@ -116,7 +125,8 @@ CLI = [
     ("train hydra.run.dir=new", SETTING, "run_dir=..."),
     ("train -cn nowhere", SETTING, "experiment=NAME"),
     ("finetune nowhere.csv", SETTING, "nowhere.csv"),
-    ("train --config-dir mine model=wide", SETTING, "d_modell"),
+    ("train --config-dir mine model=wide", SETTING, "mine/model/wide.yaml, line 2: There is no setting model.d_modell"),
+    ("train --config-dir mine model=wordy", SETTING, "mine/model/wordy.yaml, line 1"),
     ("train --config-dir mine model=broken", SETTING, "broken"),
     ("train -m trials=3 dry_run=true seed=1,2", SETTING, "dry_run"),
     (f"train {OWN} folds=5 dataset.test_fraction=0.2", SETTING, "dataset.test_fraction=0.2"),
@@ -147,7 +157,11 @@ DOCUMENTS = [
     ("pretrain model=as_pretrained", SETTING, "init_from"),
 ]
 
-REPORTS = [("compare nowhere", DATA, "nowhere"), ("compare", SETTING, "encoderlab compare FOLDER FOLDER")]
+REPORTS = [
+    ("compare nowhere", DATA, "nowhere"),
+    ("compare", SETTING, "encoderlab compare FOLDER FOLDER"),
+    ("compare {brackets} output=t.xlsx", SETTING, "t.xlsx"),
+]
 
 TRAIN = [
     (f"train {OWN} folds=1", SETTING, "folds"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from pandas import read_csv
 
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.run import Run
@@ -30,6 +31,7 @@ def finished(
     chosen_on=None,
     typed=None,
     training_rows=None,
+    hardware=None,
 ):
     """Write the folder of a finished run that is right on a fraction of the same N rows."""
     folder = Run(Path("outputs") / name)
@@ -51,6 +53,7 @@ def finished(
     if training_rows is not None:
         splits["train"] = {"rows": training_rows}
     environment = {"command": command, "overrides": typed, "dataset": {"labels": NAMES, "splits": splits}}
+    environment["hardware"] = hardware or {}
     folder.environment_file.write_text(json.dumps(environment))
     accuracy = float(hit.mean())
     scores = {"n": N, "loss": 0.5, "accuracy": accuracy, "accuracy_ci95": [accuracy - 0.05, accuracy + 0.05]}
@@ -142,7 +145,7 @@ def test_what_was_typed_names_a_run_and_not_what_follows_from_it(command):
         finished("short", settings=length(None, 3, 5), typed=["task=toy", "training.epochs=3"]),
     ]
     labels = [row["label"] for row in compared(command, *runs)["settings"]]
-    assert labels == ["steps=120", "epochs=20", "epochs=3"]
+    assert labels == ["epochs=3", "epochs=20", "steps=120"]
 
 
 def test_a_learning_curve_says_which_settings_changed_with_the_rows(command):
@@ -224,6 +227,85 @@ def test_a_checkpoint_chosen_on_the_scored_split_is_warned_about(command):
         finished(f"run{n}", split="validation", chosen_on="validation", settings={"model.n_layers": n}) for n in (1, 2)
     ]
     assert any("Checkpoints were chosen on validation" in note for note in compared(command, *runs)["notes"])
+
+
+@pytest.fixture
+def grid(command):
+    """Two factors, combined; the runs are not in the order of their numbers."""
+    runs = []
+    for rate in ("1e-3", "3e-4"):
+        for layers in (10, 2):
+            typed = [f"training.learning_rate={rate}", f"model.n_layers={layers}"]
+            settings = {"training.learning_rate": float(rate), "model.n_layers": layers}
+            runs.append(finished(f"{rate}-{layers}", settings=settings, typed=typed, right=0.6 + layers / 50))
+    return runs
+
+
+def test_settings_are_in_the_order_of_their_numbers_as_they_were_typed(command, grid):
+    found = compared(command, *grid)
+    assert found["factors"] == {"n_layers": ["2", "2", "10", "10"], "learning_rate": ["3e-4", "1e-3", "3e-4", "1e-3"]}
+    assert [row["label"] for row in found["settings"]][0] == "n_layers=2, learning_rate=3e-4"
+
+
+def test_two_factors_have_a_heat_map(command, grid):
+    compared(command, *grid)
+    assert Path("compared/compare.html").read_text().count("<svg") == 2
+    compared(command, *grid[:2])
+    assert Path("compared/compare.html").read_text().count("<svg") == 1
+
+
+def test_a_table_has_each_number_in_a_cell_of_its_own(command, grid):
+    command("compare", *grid, "output=tables/t.csv")
+    table = read_csv("tables/t.csv")
+    assert table["learning_rate"].tolist()[:4] == [3e-4, 1e-3] * 2 and table["n_layers"].tolist()[:4] == [2, 2, 10, 10]
+    found = compared(command, *grid)
+    assert table["mean"].tolist()[:4] == [row["value"] for row in found["settings"]]
+    assert table["low"].tolist()[:4] == [row["interval"][0] for row in found["settings"]]
+    assert table["setting"].tolist()[4:] == ["always the most frequent label"]
+    assert sorted(path.name for path in Path("tables").iterdir()) == ["t.csv"]
+
+
+def test_a_table_for_a_paper_is_markdown_or_latex(command, grid):
+    odd = finished("odd", settings={"model.name": "50% of_a|b & c"})
+    for form in ("md", "tex"):
+        command("compare", *grid, odd, f"output=t.{form}")
+    rows = [line for line in Path("t.md").read_text().splitlines() if line.startswith("|")]
+    assert len(rows) == 8 and {line.count("|") - line.count("\\|") for line in rows} == {rows[0].count("|")}
+    tex = Path("t.tex").read_text()
+    assert r"50\% of\_a\textbar{}b \& c" in tex and tex.count(r"\\") == 7
+    assert all(line.count("&") - line.count(r"\&") == 8 for line in tex.splitlines() if line.endswith(r"\\"))
+
+
+def test_a_table_replaces_no_file_unless_it_may(command, grid):
+    Path("t.md").write_text("mine")
+    with pytest.raises(SettingError, match="overwrite=true"):
+        command("compare", *grid, "output=t.md")
+    assert Path("t.md").read_text() == "mine"
+    command("compare", *grid, "output=t.md", "overwrite=true")
+    assert "learning_rate" in Path("t.md").read_text()
+
+
+def test_what_differs_though_nobody_typed_it_is_listed(command, capsys):
+    runs = [
+        finished(
+            f"run{n}", settings={"model.n_layers": n + 1}, hardware={"threads": n // 2 + 1, "precision": "float32"}
+        )
+        for n in range(3)
+    ]
+    assert compared(command, *runs)["not_typed"] == {"threads": {"1": runs[:2], "2": runs[2:]}}
+    assert "threads: 1 | 2 (run2)" in capsys.readouterr().out
+
+
+def test_folders_elsewhere_have_short_names(command, four, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path.parent)
+    command("compare", *(tmp_path / folder for folder in four))
+    printed = capsys.readouterr().out
+    assert printed.count(str(tmp_path)) == 1 and "  layers1-0 (seed 0" in printed
+    pretrained = {"init_from": str(tmp_path / "outputs/pretrain/a/model")}
+    monkeypatch.chdir(tmp_path)
+    others = [finished("x", settings=pretrained), finished("y", settings={"init_from": "/elsewhere/b/model"})]
+    labels = [row["label"] for row in compared(command, *others)["settings"]]
+    assert labels == ["encoder=a/model", "encoder=b/model"]
 
 
 def edit(name, content):

@@ -302,3 +302,18 @@ def test_a_confusion_plot_names_every_class_and_counts_what_is_not_zero(n):
     axes = plots.confusion_plot(counts.tolist(), [f"class {place}" for place in range(n)]).axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()] == [f"class {place}" for place in range(n)]
     assert sorted(text.get_text() for text in axes.texts) == ["12", *["7"] * n]
+
+
+@pytest.mark.parametrize("width", [82, 110, 200])
+def test_no_interval_is_broken_on_a_narrow_terminal(width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    columns = ("setting", "seeds", "mean", "std. dev.", "95% interval", "difference (95% interval)", "p", "seconds")
+    label = "learning_rate=0.0003, n_layers=2"
+    row = (label, "2", "0.500", "0.024", "0.288 to 0.712", "-0.017 (-0.087 to +0.054)", "0.624", "1.0")
+    show([Table(columns, [row])], terminal)
+    printed = terminal.getvalue()
+    assert "0.288 to 0.712" in printed and "(-0.087 to +0.054)" in printed
+    assert all(len(re.sub("\x1b[^m]*m", "", line)) <= width for line in printed.splitlines())

@@ -40,6 +40,23 @@ def test_a_failed_job_is_named_and_tried_again_and_the_other_runs_once(sweep, sw
     assert all(Path(f"sweep/compare.{kind}").is_file() for kind in ("html", "json"))
 
 
+def test_what_only_watches_a_run_makes_it_no_other_job(sweep, capfd):
+    (run,) = sweep("seed=1")
+    capfd.readouterr()
+    watching = ("tensorboard=true", "training.log_every=1", "training.checkpoint_every=2", "training.keep_state=true")
+    assert sweep("seed=1", *watching) == [run]
+    assert f"finished before: {run}" in capfd.readouterr().err
+    assert len(sweep("seed=1", "training.learning_rate=0.01")) == 2
+
+
+@pytest.mark.slow
+def test_a_sweep_may_begin_from_a_run(sweep, command):
+    (run,) = sweep("seed=1")
+    command("train", "-m", f"config={run}", "seed=1,2", "sweep_dir=further")
+    runs = sorted(Path("further").glob("*/config.yaml"))
+    assert [settings_of(path.parent)["training"]["steps"] for path in runs] == [4, 4]
+
+
 @pytest.mark.slow
 def test_a_sweep_prints_a_line_for_each_job_and_one_table(sweep, capfd):
     runs = sweep("seed=1,2")

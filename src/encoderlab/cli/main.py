@@ -38,6 +38,8 @@ from encoderlab.system.processes import (
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+    from encoderlab.config.composing import CommandLine
+
 COMMANDS = {
     "train": "Train an encoder and report its scores.",
     "pretrain": "Pretrain an encoder on documents: masked tokens and next sentences.",
@@ -217,7 +219,7 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
         allowed = "a file (encoderlab finetune reviews.csv), task=sst2, or dataset=hub dataset.path=OWNER/NAME"
         remedy = "task=intents is the built-in task; encoderlab list task describes each"
         raise MissingSettingError("encoderlab finetune needs labelled texts", allowed=allowed, remedy=remedy)
-    call = partial(_call_command, command, processes)
+    call = partial(_call_command, line, processes)
     if line.shows_config:
         with suppress(MissingSettingError):
             composed(line)  # Hydra would print what is refused when it runs
@@ -242,12 +244,14 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
         raise errors[0]
 
 
-def _call_command(command: str, processes: Processes, settings: Any, overrides: Sequence[str]) -> None:
-    """Run a command with its settings, and with the `overrides` that were typed: only here is it known which were."""
-    shared = {"processes": processes} if command in ACROSS_PROCESSES else {}
+def _call_command(line: CommandLine, processes: Processes, settings: Any, overrides: Sequence[str]) -> None:
+    """Run a command with its settings, and with the `overrides` of a `line` that gave them: only here is it known what
+    was typed.
+    """
+    shared = {"processes": processes} if line.command in ACROSS_PROCESSES else {}
     with processes.connection_watched():
-        settings = replace(settings, overrides=list(overrides))
-        run_command = getattr(import_module(f"encoderlab.commands.{command}"), command)
+        settings = replace(settings, overrides=line.typed(overrides), inherited=line.inherited)
+        run_command = getattr(import_module(f"encoderlab.commands.{line.command}"), line.command)
         if not gc.isenabled():  # what the modules hold is no garbage: a collection that visits it all takes 0.1 s
             gc.freeze()
             gc.enable()

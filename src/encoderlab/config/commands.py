@@ -42,8 +42,10 @@ class CommandConfig:
     command: ClassVar[str]
 
     cache_dir: str = setting(CACHE, "Folder for files that can be rebuilt, such as corpora; ENCODERLAB_CACHE sets it.")
-    # No setting: what was typed on the command line, which a run records; None if it was started from Python.
+    # No settings: what was typed on the command line, which a run records; None if it was started from Python. And what
+    # was typed for the run from whose settings it begins.
     overrides: list[str] | None = field(default=None, compare=False, kw_only=True, metadata={"internal": True})
+    inherited: list[str] = field(default_factory=list, compare=False, kw_only=True, metadata={"internal": True})
 
     def __post_init__(self) -> None:
         check_settings(self, "")
@@ -68,6 +70,9 @@ class RunConfig(CommandConfig):
     seed: int = setting(0, "Seed of the weights, the batches and dropout.", minimum=0, maximum=2**32 - 1)
     run_dir: str | None = setting(None, RUN_DIR)
     resume: str | None = setting(None, "Resume the run in this folder, or auto: the latest one with these settings.")
+    config: str | None = setting(
+        None, "Begin a new run from the settings of the run in this folder; other settings of the line change them."
+    )
     folds: int | None = setting(
         None,
         "Cross-validation: train so many times, each time testing on another part of train.",
@@ -451,7 +456,12 @@ class CompareConfig(CommandConfig):
     runs: list[str] = setting(REQUIRED, "Folders of runs or sweeps, given without a name: outputs/train/sst2/*.")
     reference: str | None = setting(None, "The run that the others are compared with; null: the best one.")
     score: str | None = setting(None, "The score to compare, such as f1_macro; null: the one that reports show first.")
-    output: str | None = setting(None, "Folder for compare.html and compare.json; null: not written.")
+    output: str | None = setting(
+        None,
+        "Folder for compare.html and compare.json, or one table for a paper: a file that ends in .csv, .md or .tex "
+        "(booktabs); null: not written.",
+    )
+    overwrite: bool = setting(False, "Replace an existing table.")
 
 
 @dataclass

@@ -7,6 +7,7 @@ replaces that of an experiment, and that what Hydra would accept in silence or e
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
@@ -25,6 +26,7 @@ from omegaconf import DictConfig, OmegaConf, errors
 
 from encoderlab.config import config_folder
 from encoderlab.config.commands import SweepConfig
+from encoderlab.config.earlier_run import EXPERIMENT, EarlierRun, earlier_run
 from encoderlab.config.schemas import (
     COMMAND_CONFIGS,
     GROUPS,
@@ -35,6 +37,7 @@ from encoderlab.config.schemas import (
     unknown_setting,
 )
 from encoderlab.config.typed_texts import as_typed, as_typed_in_files
+from encoderlab.config.yaml_lines import line_of
 from encoderlab.data.formats import is_saved_dataset
 from encoderlab.data.remote import is_url
 from encoderlab.errors import SettingError, UserError, closest
@@ -44,13 +47,15 @@ OWN_DATA = {"dataset=files", "dataset=hub"}
 LABELLED_BY_DEFAULT = ("train", "finetune", "data", "baseline")  # commands whose default task has data of its own
 FREE_TEXT = ("text", "text_pair", "label")
 LOGARITHMIC = re.compile(r"=log\((.*)\)$")  # our short form of a range in Hydra's grammar
+_WITHOUT_GROUPS = re.compile(r"-without(-\w+)+$")  # the end of the name of an experiment that is trimmed
 
 
 @dataclass(frozen=True)
 class CommandLine:
     """A command with its settings in Hydra's grammar, and Hydra's own flags. `sweep` has the settings of -m.
 
-    `trimmed` has the experiments that are registered without the groups of this line, by their names there.
+    `trimmed` has the experiments that are registered without the groups of this line, by their names there. `begins`
+    has what of an earlier run's settings stays beside those of this line.
     """
 
     command: str
@@ -60,6 +65,7 @@ class CommandLine:
     shows_config: bool = False  # --cfg
     sweep: SweepConfig | None = None
     trimmed: Mapping[str, str] = field(default_factory=dict)
+    begins: EarlierRun | None = None
 
     def parsed(self) -> list[Override]:
         """Return the settings, parsed."""
@@ -68,12 +74,23 @@ class CommandLine:
     def names_data(self) -> bool:
         """Return whether a setting says what to train on."""
         names = {override.key_or_group for override in self.parsed()}
-        return any(name.partition(".")[0] in ("task", "dataset", "experiment", "resume", "sweep") for name in names)
+        say_so = ("task", "dataset", "experiment", "resume", "config", "sweep")
+        return any(name.partition(".")[0] in say_so for name in names)
+
+    def typed(self, overrides: Sequence[str]) -> list[str]:
+        """Return what a run records as typed: its `overrides`, after the flag that says where one's own configs are."""
+        return [*([f"--config-dir={self.config_dir}"] if self.config_dir else []), *overrides]
+
+    @property
+    def inherited(self) -> list[str]:
+        """Return what was typed for the earlier run, and is not set anew."""
+        return [] if self.begins is None else list(self.begins.typed or ())
 
     def for_hydra(self) -> list[str]:
-        """Return the settings with the trimmed experiments in the place of those that were typed."""
+        """Return the settings with the trimmed experiments in the place of those that were typed, or an earlier run."""
         names = {experiment: name for name, experiment in self.trimmed.items()}
-        return [_renamed(override, names) for override in self.overrides]
+        renamed = [_renamed(override, names) for override in self.overrides]
+        return renamed if self.begins is None else [*renamed, f"experiment={EXPERIMENT}"]
 
 
 def parse_command_line(command: str, arguments: Sequence[str]) -> CommandLine:
@@ -93,6 +110,9 @@ def parse_command_line(command: str, arguments: Sequence[str]) -> CommandLine:
         if options.config_path is not None:
             problem = f"--config-path={options.config_path} would replace the configs that every command needs"
             raise SettingError(problem, remedy="Name the folder of your own configs with --config-dir")
+        if options.config_name and options.config_dir:
+            _check_primary(command, Path(options.config_dir), options.config_name, options.overrides)
+        begins = earlier_run(command, options.overrides)
         flags = []
         rest = list(options.overrides)
         for argument in arguments:
@@ -102,11 +122,12 @@ def parse_command_line(command: str, arguments: Sequence[str]) -> CommandLine:
                 flags.append(argument)
 
         # Texts and paths arrive as they were typed, and a user's own files imply a task.
-        named = _with_names(command, options.overrides)
+        named = _with_names(command, options.overrides, begins)
         overrides = [_quoted(argument, command, is_sweep=options.multirun) for argument in named]
         # A process that is started again adds resume=auto (cli/main.py), which must not change what the line means.
         names = {override.partition("=")[0] for override in overrides if override != "resume=auto"}
-        if command in LABELLED_BY_DEFAULT and OWN_DATA & {*overrides} and not names & {"task", "experiment", "resume"}:
+        says_task = names & {"task", "experiment", "resume", "config"}
+        if command in LABELLED_BY_DEFAULT and OWN_DATA & {*overrides} and not says_task:
             overrides.append("task=classification")  # the default task, on own data, would be this one by another name
 
         # The settings of a sweep are ours, and no part of a job's config.
@@ -117,10 +138,28 @@ def parse_command_line(command: str, arguments: Sequence[str]) -> CommandLine:
         overrides = [override for override in overrides if override not in sweep_overrides]
 
         # What Hydra would misread or accept in silence is refused before it sees the line.
-        line = CommandLine(command, overrides, flags, options.config_dir, options.cfg is not None, sweep)
+        if begins is not None:
+            begins = begins.beside(overrides, options.config_dir)
+        line = CommandLine(command, overrides, flags, options.config_dir, options.cfg is not None, sweep, begins=begins)
         register_schemas(command)
         _check(line)
         return replace(line, trimmed=_groups_over_experiment(line))
+
+
+def _check_primary(command: str, folder: Path, name: str, overrides: Sequence[str]) -> None:
+    """Raise SettingError for a primary config of one's own that is not one of this command's, as a run's is not."""
+    file = folder / f"{name}.yaml"
+    if not file.is_file():  # Hydra will say so
+        return
+    stated = OmegaConf.load(file)
+    defaults = stated.get("defaults") if isinstance(stated, DictConfig) else None
+    if {command, f"{command}_schema"} & {*map(str, defaults or ())}:
+        return
+    remedy = f"Begin its defaults with {command}"
+    if (folder / "environment.json").is_file():
+        line = shlex.join(["encoderlab", command, f"config={folder}", *overrides])
+        remedy = f"To begin from the settings of this run, run {line}"
+    raise SettingError(f"{file} is no config of encoderlab {command}", remedy=remedy)
 
 
 def _sweep_settings(overrides: list[str]) -> SweepConfig:
@@ -139,9 +178,10 @@ def run_hydra(line: CommandLine, job: Callable[[DictConfig], Any], program: str 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # makes Hydra raise its errors instead of printing them and exiting
     before = sys.argv
     register_schemas(line.command)
+    _register_earlier_run(line)
     sys.argv = [program or f"encoderlab {line.command}", *line.for_hydra(), *line.flags]  # Hydra reads it
     try:
-        with errors_explained(line.command):
+        with errors_explained(line.command, line.config_dir):
             main = hydra.main(config_path=str(config_folder()), config_name=line.command, version_base="1.3")
             main(lambda config: job(as_typed_in_files(config, line.config_dir, line.overrides)))()
     finally:
@@ -151,10 +191,17 @@ def run_hydra(line: CommandLine, job: Callable[[DictConfig], Any], program: str 
 def composed(line: CommandLine) -> Any:
     """Return the settings of a command line, by Hydra's compose API. Raises SettingError."""
     own = [f"hydra.searchpath=[{quote(f'file://{Path(line.config_dir).resolve()}')}]"] if line.config_dir else []
-    with errors_explained(line.command):
+    _register_earlier_run(line)
+    with errors_explained(line.command, line.config_dir):
         with hydra.initialize_config_dir(str(config_folder()), version_base="1.3"):
             config = hydra.compose(line.command, [*line.for_hydra(), *own])
         return to_settings(as_typed_in_files(config, line.config_dir, line.overrides), COMMAND_CONFIGS[line.command])
+
+
+def _register_earlier_run(line: CommandLine) -> None:
+    """Make Hydra know the settings of the run from which those of a line begin, if it names one."""
+    if line.begins is not None:
+        line.begins.register()
 
 
 def _parser(command: str) -> Any:
@@ -168,11 +215,12 @@ def _parser(command: str) -> Any:
     return parser
 
 
-def _with_names(command: str, arguments: list[str]) -> list[str]:
+def _with_names(command: str, arguments: list[str], begins: EarlierRun | None) -> list[str]:
     """Return the arguments with a setting's name before each that has none: a path, or several for `compare`.
 
     `finetune reviews.csv` reads that file; `predict new.csv` too, and `eval outputs/mine more.csv` opens that run, and
-    reads that file; to `data`, a folder is one of texts. Raises SettingError if two paths would be the same setting.
+    reads that file; to `data`, a folder is one of texts. A file beside an earlier run is read as that run's was. Raises
+    SettingError if two paths would be the same setting.
     """
     settings = names_of(COMMAND_CONFIGS[command])
     bare = []
@@ -197,7 +245,8 @@ def _with_names(command: str, arguments: list[str]) -> list[str]:
         if name in meant:
             raise SettingError(f"{path} and {meant[name]} are both {name}", remedy=f"Give one, as {name}=...")
         meant[name] = path
-    files = ["dataset=files"] if "dataset.path" in meant else []
+    reads_files = begins is not None and begins.settings["dataset"]["schema"] == "files"
+    files = ["dataset=files"] if "dataset.path" in meant and not reads_files else []
     return [*named, *files, *(f"{name}={path}" for name, path in meant.items())]
 
 
@@ -281,8 +330,11 @@ def _groups_over_experiment(line: CommandLine) -> dict[str, str]:
 
 
 def as_entered(overrides: Sequence[str], trimmed: Mapping[str, str]) -> list[str]:
-    """Return the settings of one job, as Hydra lists them, with the experiments' own names."""
-    return [_renamed(override, trimmed) for override in overrides]
+    """Return the settings of one job, as Hydra lists them, with the experiments' own names; an earlier run is named by
+    its own setting.
+    """
+    entered = [override for override in overrides if override != f"experiment={EXPERIMENT}"]
+    return [_renamed(override, trimmed) for override in entered]
 
 
 def _renamed(override: str, names: Mapping[str, str]) -> str:
@@ -294,32 +346,38 @@ def _renamed(override: str, names: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def errors_explained(command: str) -> Iterator[None]:
+def errors_explained(command: str, config_dir: str | None = None) -> Iterator[None]:
     """Raise any error of the enclosed reading of a command line as a one-line SettingError.
 
-    Besides errors of their own, Hydra and OmegaConf raise plain ones of many kinds for input they cannot read.
+    Besides errors of their own, Hydra and OmegaConf raise plain ones of many kinds for input they cannot read. One's
+    own configs are in `config_dir`.
     """
     try:
         yield
     except (UserError, BrokenExecutor):  # of a launcher's worker, which reads no line
         raise
     except (HydraException, errors.OmegaConfBaseException) as error:
-        raise _explain(error, command) from None
+        raise _explain(error, command, config_dir) from None
     except Exception as error:
         problem = f"The command line or a config file cannot be read: {str(error) or type(error).__name__}"
         raise SettingError(problem, remedy=f"See encoderlab {command} --help") from None
 
 
-def _explain(error: HydraException | errors.OmegaConfBaseException, command: str) -> SettingError:
-    cause = error.__cause__ if isinstance(error.__cause__, errors.OmegaConfBaseException) else error
+def _explain(
+    error: HydraException | errors.OmegaConfBaseException, command: str, config_dir: str | None
+) -> SettingError:
     if isinstance(error, MissingConfigException):
         return _missing_option(error)
     if isinstance(error, OverrideParseException):
         return SettingError(f"{error.override} cannot be read", allowed="name=value, or an existing file")
+    # What is wrong with a setting is the cause of Hydra's error; in a file, which Hydra's error names, its context.
+    reasons = (error.__cause__, error.__context__) if isinstance(error, HydraException) else ()
+    cause = next((reason for reason in reasons if isinstance(reason, errors.OmegaConfBaseException)), error)
+    where = _place_in_file(str(error), str(getattr(cause, "full_key", "")), config_dir)
     if isinstance(cause, errors.ConfigKeyError | errors.ConfigAttributeError):
-        return _unknown_key(cause)
+        return _at(where, _unknown_key(cause))
     if isinstance(cause, errors.ValidationError) and cause.full_key:
-        return _bad_value(cause)
+        return _at(where, _bad_value(cause))
     foreign = re.search(r"In '(\w+)/(\w+)': Could not override '(\w+)'", str(cause))
     if "Incompatible key type" in str(cause):
         problem = f"{getattr(cause, 'full_key', None) or 'A config file'} has a key that is no text"
@@ -329,6 +387,25 @@ def _explain(error: HydraException | errors.OmegaConfBaseException, command: str
         problem = f"{group}={option} sets {brought}, which encoderlab {command} does not have"
         return SettingError(problem, remedy=f"Choose another {group}: encoderlab list {group}")
     return SettingError(" ".join(str(cause).split()), remedy=f"See encoderlab {command} --help")
+
+
+def _place_in_file(message: str, key: str, config_dir: str | None) -> str:
+    """Return the file that Hydra's message names, and its line that states the setting `key`; "" if it names none."""
+    named = re.match(r"In '([^']+)': \w+ raised while composing", message)
+    if named is None:
+        return ""
+    config = _WITHOUT_GROUPS.sub("", named[1])
+    folders = [config_folder(), *([Path(config_dir)] if config_dir else [])]
+    file = next((path for folder in folders if (path := folder / f"{config}.yaml").is_file()), None)
+    if file is None:
+        return ""
+    line = line_of(file, key)
+    return f"{file}, line {line}" if line else str(file)
+
+
+def _at(where: str, error: SettingError) -> SettingError:
+    """Return the error with the place of what is wrong before it, if that is known."""
+    return SettingError(f"{where}: {error.wrong}", allowed=error.allowed, remedy=error.remedy) if where else error
 
 
 def _missing_option(error: MissingConfigException) -> SettingError:

@@ -48,7 +48,7 @@ from encoderlab.training.config import TrainingConfig
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-NO_SETTINGS = {"overrides"}  # fields of settings classes
+NO_SETTINGS = {"overrides", "inherited"}  # fields of settings classes
 SCHEMAS: dict[tuple[str, str], type] = {
     ("task", "classification"): ClassificationConfig,
     ("task", "multilabel"): MultilabelConfig,
@@ -239,7 +239,7 @@ def settings_from_dict(plain: dict[str, Any], schema: type[Typed]) -> Typed:
     from omegaconf import OmegaConf
 
     config = open_settings(schema)
-    for name, value in _literal(plain).items():
+    for name, value in literal(plain).items():
         if isinstance(value, dict) and name in GROUPS:
             group = SAVED_SCHEMAS.get((name, value.get("schema", "")))
             if group is None:
@@ -251,10 +251,10 @@ def settings_from_dict(plain: dict[str, Any], schema: type[Typed]) -> Typed:
     return to_settings(config, schema)
 
 
-def _literal(value: Any) -> Any:
+def literal(value: Any) -> Any:
     """Return the value escaped for OmegaConf, so that text is never interpolated."""
     if isinstance(value, dict):
-        return {name: _literal(inner) for name, inner in value.items()}
+        return {name: literal(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_literal(inner) for inner in value]
+        return [literal(inner) for inner in value]
     return uninterpolated(value) if isinstance(value, str) else value

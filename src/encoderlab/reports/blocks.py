@@ -41,6 +41,9 @@ STYLES = {"bold": "bold", "good": "bold green", "bad": "bold red"}
 # The colours of plots, and the page's colour of the same name; black is the page's text colour.
 COLORS = {"#0072b2": "blue", "#d55e00": "orange", "#009e73": "green", "#666666": "grey"}
 TEMPLATES = Path(__file__).parent / "templates"
+_BOUNDS = re.compile(r"(?<=\d) to (?=[+-]?\d)")  # between those of an interval
+# A blank at which rich does not break a line, as it does at whatever Python takes for white space.
+_UNBROKEN = "\ue000"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +187,8 @@ class _SafeConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Yield rich's segments with their texts made printable."""
         for text, style, control in super().render(renderable, options):
-            yield Segment(text if control else "\n".join(map(printable, text.split("\n"))), style, control)
+            shown = text.replace(_UNBROKEN, " ")
+            yield Segment(shown if control else "\n".join(map(printable, shown.split("\n"))), style, control)
 
 
 def show(blocks: Iterable[Block], file: TextIO | None = None) -> None:
@@ -211,7 +215,7 @@ def show(blocks: Iterable[Block], file: TextIO | None = None) -> None:
     )
     for block in blocks:
         if isinstance(block, Table):
-            console.print("", _rich_table(block), "", sep="\n")
+            console.print("", _rich_table(block, console.width), "", sep="\n")
         elif isinstance(block, Heading):
             console.print()
             console.print(Styled(block.title, style="bold"), soft_wrap=True)
@@ -235,13 +239,30 @@ def _display(blocks: Sequence[Block]) -> None:
     display.display(display.HTML(html))
 
 
-def _rich_table(table: Table) -> rich_table.Table:
-    printed = rich_table.Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+def _rich_table(table: Table, width: int) -> rich_table.Table:
+    """Return the table for a console that is so wide. If it is wider, the words of its numbers stand below each other,
+    but intervals stay whole.
+    """
+    is_narrow = _natural_width(table) > width
+    beside = 0 if is_narrow else 1  # blanks, and one that divides columns
+    printed = rich_table.Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, beside))
     for place, name in enumerate(table.columns):
-        printed.add_column(name, justify="left" if place < table.n_texts else "right", overflow="fold")
+        is_text = place < table.n_texts
+        header = name.replace(" ", "\n") if is_narrow and not is_text else name
+        fits = is_narrow and not is_text
+        printed.add_column(header, justify="left" if is_text else "right", overflow="fold", no_wrap=fits)
     for row in table.rows:
-        printed.add_row(*row)
+        numbers = [_BOUNDS.sub(f"{_UNBROKEN}to{_UNBROKEN}", cell) for cell in row[table.n_texts :]]
+        if is_narrow:
+            numbers = [cell.replace(" ", "\n") for cell in numbers]
+        printed.add_row(*row[: table.n_texts], *numbers)
     return printed
+
+
+def _natural_width(table: Table) -> int:
+    """Return how many characters wide a table is if no cell is broken."""
+    widths = [max(map(len, column)) for column in zip(table.columns, *table.rows, strict=True)]
+    return sum(widths) + 3 * len(widths)
 
 
 def json_safe(value: Any) -> Any:

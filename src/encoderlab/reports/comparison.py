@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics.comparison import difference_over_seeds, holm, paired_difference
 from encoderlab.metrics.intervals import Mean, mean_of
 from encoderlab.metrics.scores import PredictionScores, is_lower_better, within_range
-from encoderlab.reports import plots, wording
+from encoderlab.reports import wording
 from encoderlab.reports.baselines import BASELINE_NAMES
-from encoderlab.reports.blocks import Block, Heading, Items, Plot, Table, Text, json_safe, show, write_html_json
+from encoderlab.reports.blocks import json_safe
 from encoderlab.reports.finished_runs import FinishedRun, read_predictions
 
 LEVEL = 0.05
 BOOTSTRAP_SEED = 0  # fixed, so that the same command prints the same numbers
-MEASURED = ("seeds", "mean", "std. dev.", "95% interval", "difference (95% interval)", "p", "seconds")
 # What grows with the steps of a run, and so with its rows, changes nothing else about how it is trained.
 SCALED = ("training.evaluate_every",)
 
@@ -43,24 +42,51 @@ def check_comparable(runs: Iterable[FinishedRun]) -> None:
             raise DataError(f"{problem} (tasks: {tasks}; splits: {splits})", remedy=remedy)
 
 
-def runs_by_setting(runs: Sequence[FinishedRun], differing: Sequence[str]) -> Settings:
-    """Return the runs that differ only in seed by what distinguishes them from the others; of equal ones the newest."""
+def runs_by_setting(runs: Sequence[FinishedRun], differing: Sequence[str]) -> tuple[Settings, dict[str, str]]:
+    """Return the runs that differ only in seed by what distinguishes them from the others, of equal ones the newest;
+    and the short names of what distinguishes them.
+
+    They are in the order of the numbers that distinguish them; other values are in the order of the runs.
+    """
     settings = [run.settings for run in runs]
     explicit = _explicit_of_any(runs)
     distinct = distinguishing(settings, differing, explicit)
     exclusive = _exclusive(settings, distinct, [name for name in differing if name in explicit])
     short_names = _short_names([*distinct, *(name for name in exclusive if name not in distinct)])
+    shown = {name: shown_values(runs, name) for name in short_names}
     groups: dict[str, dict[int, FinishedRun]] = {}
-    for run in runs:
+    for run in sorted(runs, key=_order(runs, short_names)):
         words = []
         for name, short in short_names.items():
             value = run.settings.get(name)
             if value is not None or name not in exclusive:
-                words.append(f"{short}={setting_value(value)}")
+                words.append(f"{short}={shown[name][repr(value)]}")
         group = groups.setdefault(", ".join(words) or "all runs", {})
         with_seed = (group.get(run.seed, run), run)
         group[run.seed] = max(with_seed, key=lambda run: (run.folder / "report.json").stat().st_mtime_ns)
-    return {label: [group[seed] for seed in sorted(group)] for label, group in groups.items()}
+    return {label: [group[seed] for seed in sorted(group)] for label, group in groups.items()}, short_names
+
+
+def _order(runs: Sequence[FinishedRun], names: Iterable[str]) -> Callable[[FinishedRun], list[tuple[int, float]]]:
+    """Return the key by which runs are sorted: the values of the settings with these names, numbers as such."""
+    places: dict[str, dict[str, tuple[int, float]]] = {}
+    for name in names:
+        values = [run.settings.get(name) for run in runs]
+        places[name] = {repr(value): _place(value, n) for n, value in reversed([*enumerate(values)])}
+
+    def key(run: FinishedRun) -> list[tuple[int, float]]:
+        return [by_value[repr(run.settings.get(name))] for name, by_value in places.items()]
+
+    return key
+
+
+def _place(value: Any, first: int) -> tuple[int, float]:
+    """Return where a value is sorted, of which run number `first` is the first to have it: numbers, texts, nothing."""
+    if value is None:
+        return 2, 0.0
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return 0, float(value)
+    return 1, float(first)
 
 
 def _explicit_of_any(runs: Sequence[FinishedRun]) -> frozenset[str]:
@@ -124,6 +150,40 @@ def setting_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def shown_values(runs: Sequence[FinishedRun], name: str) -> dict[str, str]:
+    """Return how a setting's values are shown, by their repr: numbers as they were typed, and folders by as much of
+    their paths as distinguishes them.
+    """
+    shown: dict[str, str] = {}
+    paths: list[str] = []
+    for run in runs:
+        value = run.settings.get(name)
+        typed = (run.typed or {}).get(name)
+        if repr(value) not in shown:
+            shown[repr(value)] = typed if typed and _is_number(typed, value) else setting_value(value)
+            paths += [value] if isinstance(value, str) and value.startswith(("/", "~", ".", "outputs/")) else []
+    short_paths = short_folders(paths)
+    return {key: short_paths.get(text, text) for key, text in shown.items()}
+
+
+def _is_number(text: str, value: Any) -> bool:
+    """Return whether a text is a way to write this number."""
+    try:
+        return isinstance(value, float) and float(text) == value
+    except ValueError:
+        return False
+
+
+def short_folders(paths: Sequence[str]) -> dict[str, str]:
+    """Return the end of each path that tells it from the others: their names, if these differ."""
+    parts = {path: [*Path(path).parts] for path in paths}
+    for length in range(1, max(map(len, parts.values()), default=1) + 1):
+        ends = {path: str(Path(*own[-length:])) for path, own in parts.items()}
+        if len(set(ends.values())) == len(parts):
+            return ends
+    return {path: path for path in paths}
+
+
 def build_comparison(
     runs: Sequence[FinishedRun], metric: str | None = None, reference: str | None = None
 ) -> dict[str, Any]:
@@ -139,14 +199,15 @@ def build_comparison(
     # Runs that differ only in their seeds are one row of the comparison.
     names = dict.fromkeys(name for run in runs for name in run.settings)
     differing = [name for name in names if len({repr(run.settings.get(name)) for run in runs}) > 1]
-    settings = runs_by_setting(runs, differing)
+    settings, short_names = runs_by_setting(runs, differing)
     means = {label: mean_of([run.scores[metric] for run in own]) for label, own in settings.items()}
 
     # Every row is compared with the reference, on the predictions for the same rows of the data.
     best = _reference(settings, means, metric, reference)
     differences = _differences(settings, best, metric)
     rows = [_row(label, settings[label], means[label], metric) for label in settings]
-    values = {name: [setting_value(own[0].settings.get(name)) for own in settings.values()] for name in differing}
+    shown = {name: shown_values(runs, name) for name in differing}
+    values = {name: [shown[name][repr(own[0].settings.get(name))] for own in settings.values()] for name in differing}
     notes = [*_notes(runs, rows, differences.values(), chosen=reference is None), *_recipe_note(runs, rows, values)]
     return json_safe(
         {
@@ -156,12 +217,28 @@ def build_comparison(
             "score": metric,
             "positive_label": first.scores.get("positive_label"),
             "differing": values,
+            "factors": {short: values[name] for name, short in short_names.items()},
+            "not_typed": _not_typed(runs),
             "reference": best,
             "settings": [row | {"difference": differences.get(row["label"])} for row in rows],
             "baselines": list(_baselines(settings, metric)),
             "notes": notes,
         }
     )
+
+
+def _not_typed(runs: Sequence[FinishedRun]) -> dict[str, dict[str, list[str]]]:
+    """Return what runs differ in although nobody typed it, such as threads and versions: the runs by value."""
+    names = dict.fromkeys(name for run in runs for name in run.machine)
+    differing: dict[str, dict[str, list[str]]] = {}
+    for name in names:
+        by_value: dict[str, list[str]] = {}
+        for run in runs:
+            by_value.setdefault(run.machine.get(name, "unknown"), []).append(str(run.folder))
+        is_typed = all(f"training.{name}" in (run.typed or {}) for run in runs)
+        if len(by_value) > 1 and not is_typed:
+            differing[name] = by_value
+    return differing
 
 
 def _checked_score(runs: Sequence[FinishedRun], metric: str | None) -> str:
@@ -301,95 +378,3 @@ def _recipe_note(runs: Sequence[FinishedRun], rows: Records, differing: Mapping[
             changed.append(f"{name} ({' | '.join(values)})")
     if changed:
         yield f"The recipe changed with the rows: {', '.join(changed)}. Set what should be the same for all"
-
-
-def headline(comparison: Mapping[str, Any]) -> str:
-    """Return what is compared, in one line."""
-    rows = comparison["settings"]
-    name = wording.named_score(comparison["score"], comparison)
-    counts = f"{wording.counted(sum(row['n'] for row in rows), 'run')} of {comparison['task']}"
-    where = (
-        f"{comparison['split']} ({wording.counted(comparison['rows'], 'row')}): {wording.counted(len(rows), 'setting')}"
-    )
-    return f"{name[:1].upper()}{name[1:]} of {counts} on {where}"
-
-
-def _table(comparison: Mapping[str, Any]) -> Table:
-    """Return a row for each setting: its scores, and its difference from the reference. The baselines follow."""
-    rows = comparison["settings"]
-    rows_differ = len({row["training_rows"] for row in rows}) > 1  # as in a learning curve
-    cells = []
-    for row in rows:
-        difference = row["difference"]
-        if difference is None:
-            against = "the reference" if len(rows) > 1 else ""
-            p_value = ""
-        else:
-            against = wording.signed(difference["value"], difference["interval"])
-            p_value = _p_value(difference)
-        interval = wording.interval(row["interval"])
-        if row["interval_over"] == "rows":
-            interval += " over rows"
-        n_rows = [wording.number(row["training_rows"])] if rows_differ else []
-        measured = [str(row["n"]), wording.score(row["value"]), wording.score(row["deviation"]), interval]
-        cells.append([row["label"], *n_rows, *measured, against, p_value, wording.number(row["train_seconds"])])
-    for baseline in comparison["baselines"]:
-        n_rows = [""] if rows_differ else []
-        measured = ["", wording.score(baseline["value"]), "", wording.interval(baseline["interval"]), "", ""]
-        cells.append([baseline["label"], *n_rows, *measured, wording.number(baseline["seconds"])])
-    columns = ["setting", *(["training rows"] if rows_differ else []), *MEASURED]
-    return Table(columns, cells, marked=[row["label"] for row in rows].index(comparison["reference"]))
-
-
-def _p_value(difference: Mapping[str, Any]) -> str:
-    """Return a corrected p-value in words, and what it says of a setting."""
-    p_corrected = difference["p_corrected"]
-    if p_corrected is None:
-        return "-"
-    words = "<0.001" if p_corrected < 0.001 else f"{p_corrected:.3f}"
-    is_clear = difference["outcome"] in ("higher", "lower")
-    return f"{words} {difference['outcome']}" if is_clear else words
-
-
-def _blocks(comparison: Mapping[str, Any], drawn: Sequence[Plot] = ()) -> list[Block]:
-    """Return what page and screen show below the headline."""
-    better = "; lower is better" if is_lower_better(comparison["score"]) else ""
-    relative = f"Differences are relative to {comparison['reference']}, on the same rows{better}."
-    runs = []
-    for row in comparison["settings"]:
-        for run in row["runs"]:
-            runs.append(f"{run['folder']} (seed {run['seed']}, {run['score']:.4f})")
-    differing = [f"{name}: {' | '.join(dict.fromkeys(values))}" for name, values in comparison["differing"].items()]
-    return [
-        Text(relative if len(comparison["settings"]) > 1 else "", tone="quiet"),
-        _table(comparison),
-        *(Text(note, "Note") for note in comparison["notes"]),
-        *drawn,
-        Items("They differ in", differing),
-        Items("Runs", runs),
-    ]
-
-
-def show_comparison(comparison: Mapping[str, Any], paths: Mapping[str, str], file: TextIO | None = None) -> None:
-    """Print a comparison from `build_comparison`, on standard error unless `file` is given."""
-    show([Heading(headline(comparison)), *_blocks(comparison), Items.files(paths)], file)
-
-
-def write_comparison(folder: Path, comparison: Mapping[str, Any]) -> dict[str, str]:
-    """Write compare.json, and compare.html with a plot of several settings, into `folder`.
-
-    Return their paths by name. Raises DataError if the folder cannot be written to.
-    """
-    metric = wording.words_of(comparison["score"])
-    rows = comparison["settings"]
-    drawn: list[Plot] = []
-    if len(rows) > 1:
-        what = f"{metric.capitalize()} of each setting: a mark for each seed, the mean and its 95% interval."
-        drawn = [Plot(plots.settings_plot(rows, comparison["reference"], metric), what)]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_html_json(folder / "compare.html", headline(comparison), _blocks(comparison, drawn), comparison)
-    except OSError as error:
-        remedy = "Set output=... to a folder you can write to"
-        raise DataError(f"{folder} cannot be written to: {error.strerror or error}", remedy=remedy) from None
-    return {kind: str(folder / f"compare.{kind}") for kind in ("html", "json")}

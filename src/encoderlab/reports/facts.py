@@ -69,7 +69,9 @@ def repeat_line(facts: RunFacts) -> str | None:
         names = {override.lstrip("+").partition("=")[0] for override in overrides}
         timed = {"precision": PRECISIONS[hardware["precision"]], "threads": hardware["threads"]}
         repeated += [f"training.{name}={value}" for name, value in timed.items() if f"training.{name}" not in names]
-    return printable(" ".join(["encoderlab", record["command"], *map(shlex.quote, repeated)]))
+    n_processes = hardware.get("processes") or 1
+    program = f"torchrun --standalone --nproc-per-node={n_processes} -m encoderlab" if n_processes > 1 else "encoderlab"
+    return printable(" ".join([program, record["command"], *map(shlex.quote, repeated)]))
 
 
 def given_settings(facts: RunFacts) -> list[tuple[str, str]]:

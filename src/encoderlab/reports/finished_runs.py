@@ -17,9 +17,23 @@ from encoderlab.reports.facts import PRECISIONS
 from encoderlab.settings import flat_settings
 from encoderlab.system.records import json_of, yaml_of
 
+MACHINE = ("precision", "threads", "processes", "device", "device_name", "processor")  # of the recorded hardware
 # Where a run writes, how often it logs, what it computes on and what else it scores do not distinguish experiments.
 NOT_COMPARED = {
-    *("schema", "run", "run_dir", "resume", "cache_dir", "baselines", "seed", "device", "threads", "precision"),
+    *(
+        "schema",
+        "run",
+        "run_dir",
+        "resume",
+        "config",
+        "cache_dir",
+        "baselines",
+        "seed",
+        "device",
+        "threads",
+        "precision",
+    ),
+    *("tensorboard", "tracking", "training.keep_state"),
     *("task.mean", "task.deviation"),
     *(f"training.{name}" for name in ("log_every", "checkpoint_every", "device", "threads")),
 }
@@ -29,21 +43,28 @@ NOT_COMPARED = {
 class FinishedRun:
     """A run with a report, and the `scores` on its scored `split`.
 
-    `settings`, flat (`model.n_layers`), are those that distinguish experiments, and `explicit` the names of those and
-    of groups (`training`) that were typed; None if the run was started from Python. `scored` identifies the scored
-    rows: task, split, a fingerprint of texts and labels, and the targets. A pretraining run has no `predictions`.
+    `settings`, flat (`model.n_layers`), are those that distinguish experiments, and `typed` the text of those and of
+    groups (`training`) that were typed; None if the run was started from Python. `machine` has what else scores depend
+    on: precision, threads, device, versions. `scored` identifies the scored rows: task, split, a fingerprint of texts
+    and labels, and the targets. A pretraining run has no `predictions`.
     """
 
     folder: Path
     report: dict[str, Any]
     settings: dict[str, Any]
-    explicit: frozenset[str] | None
+    typed: dict[str, str] | None
+    machine: dict[str, str]
     seed: int
     split: str
     scores: dict[str, Any]
     predictions: Path
     scored: tuple[Any, ...]
     training_rows: int | None
+
+    @property
+    def explicit(self) -> frozenset[str] | None:
+        """Return the names of the settings and groups that were typed."""
+        return None if self.typed is None else frozenset(self.typed)
 
 
 def finished_runs(folders: Iterable[Path]) -> tuple[list[FinishedRun], list[str]]:
@@ -91,19 +112,45 @@ def read_run(folder: Path) -> FinishedRun:
         _ = scores[report["main_score"]], report["throughput"]  # which a comparison reads
         n_rows = rows.get("train", {}).get("rows")
         predictions = folder / "predictions.csv"
-        explicit = _explicit_names(environment.get("overrides"))
-        return FinishedRun(folder, report, kept, explicit, report["seed"], split, scores, predictions, scored, n_rows)
+        overrides = environment.get("overrides")
+        if overrides is not None:
+            overrides = [*environment.get("inherited", []), *overrides]
+        return FinishedRun(
+            folder,
+            report,
+            kept,
+            _typed(overrides),
+            _machine(environment),
+            report["seed"],
+            split,
+            scores,
+            predictions,
+            scored,
+            n_rows,
+        )
     except (KeyError, TypeError, AttributeError) as error:
         problem = f"{folder} cannot be compared, because its records lack {error}"
         raise DataError(problem, remedy="Leave it out, or score it again with encoderlab eval") from None
 
 
-def _explicit_names(overrides: Sequence[str] | None) -> frozenset[str] | None:
-    """Return the names of the settings and groups in a command line's overrides, with `encoder` for the model."""
+def _typed(overrides: Sequence[str] | None) -> dict[str, str] | None:
+    """Return what was typed of settings and groups by their names; that of the model is `encoder`."""
     if overrides is None:
         return None
-    names = {override.lstrip("+~").partition("=")[0] for override in overrides}
-    return frozenset("encoder" if name in ("model", "init_from") else name for name in names)
+    typed = {}
+    for override in overrides:
+        name, _, text = override.lstrip("+~").partition("=")
+        typed["encoder" if name in ("model", "init_from") else name] = text
+    return typed
+
+
+def _machine(environment: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a run's scores depend on besides its settings: versions, hardware, and the commit of this code."""
+    hardware = environment.get("hardware", {})
+    known = {name: hardware.get(name) for name in MACHINE}
+    known |= environment.get("versions", {})
+    known["git commit"] = (environment.get("git_commit") or "")[:12] or None
+    return {name.replace("_", " "): str(value) for name, value in known.items() if value is not None}
 
 
 def _with_evaluated_run(settings: dict[str, Any]) -> dict[str, Any]:

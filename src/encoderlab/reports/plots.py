@@ -268,6 +268,28 @@ def settings_plot(rows: Sequence[Mapping[str, Any]], reference: str, score: str)
     return figure
 
 
+def grid_plot(means: Mapping[str, Mapping[str, float]], first: str, second: str, score: str) -> Figure:
+    """Plot the mean scores of a comparison as a heat map, by the values of a `first` factor (down) and a `second` one.
+
+    A combination without a score, nan, stays empty.
+    """
+    values = np.array([list(row.values()) for row in means.values()])
+    across = list(next(iter(means.values())))
+    figure, axes = _new(min(2.6 + 0.8 * len(across), 14), min(1.6 + 0.5 * len(means), 14))
+    image = axes.imshow(values, cmap="viridis", aspect="auto")
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    for row, column in np.argwhere(~np.isnan(values)).tolist():
+        is_light = high > low and values[row, column] > low + 0.6 * (high - low)
+        color = "#1b1f24" if is_light else "white"
+        axes.text(column, row, f"{values[row, column]:.3f}", color=color, ha="center", va="center", fontsize=8.5)
+    axes.set_xticks(range(len(across)), [short(value) for value in across], **_look(fontsize=8.5))
+    axes.set_yticks(range(len(means)), [short(value) for value in means], **_look(fontsize=8.5))
+    axes.set_xlabel(second)
+    axes.set_ylabel(first)
+    figure.colorbar(image, ax=axes, shrink=0.8).set_label(score)
+    return figure
+
+
 def attention_plot(weights: np.ndarray, tokens: Sequence[str], title: str) -> Figure:
     """Plot the attention maps of all heads of one layer: weights [heads, queries, keys]; each row sums to 1.
 

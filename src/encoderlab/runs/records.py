@@ -129,6 +129,8 @@ def record_start(
     if requested is not None:
         record["composed"] = plain(requested)
         record["settled"] = plain(cast("RunConfig", config))
+    if config.inherited:
+        record["inherited"] = config.inherited
     if fingerprints:
         record["files"] = fingerprints
     if notes:
@@ -191,7 +193,9 @@ def run_facts(run: Run) -> dict[str, Any]:
     settings = dict(flat_settings(yaml_of(source.config_file.read_text(encoding="utf-8"))))
     started = environment_of(source)
     lines = [record["overrides"] for record in (started, *started.get("resumed", []))]
-    typed = [override for line in lines if line is not None for override in line if not override.startswith("hydra")]
+    typed = [*started.get("inherited", [])]
+    for line in lines:
+        typed += [override for override in line or [] if not override.startswith(("hydra", "-"))]
     if any(line is not None for line in lines):
         given = {}
         for override in typed:

@@ -29,7 +29,7 @@ from encoderlab.system.processes import Processes
 from encoderlab.system.records import json_of, yaml_of
 from encoderlab.training.config import Precision
 
-ONLY_PLACES = ("cache_dir", "run_dir", "resume")  # settings that change nothing in a run
+ONLY_PLACES = ("cache_dir", "run_dir", "resume", "config")  # settings that change nothing in a run
 # The settings that may change when a run is resumed. Logging changes nothing that is computed:
 LOGGING = {
     *ONLY_PLACES,
@@ -274,8 +274,8 @@ def _apply(recorded: AnyRunConfig, changed: Mapping[str, Any], config: AnyRunCon
 
 
 def _is_explicit(key: str, explicit: Collection[str] | None) -> bool:
-    """Return whether a setting was typed: by its name, by its group, or perhaps in an experiment; None: all were."""
-    if explicit is None or "experiment" in explicit:
+    """Return whether a setting was typed: by its name, its group, or perhaps in a recipe; None: all were."""
+    if explicit is None or not {"experiment", "config"}.isdisjoint(explicit):
         return True
     return any(f"{key}.".startswith(f"{name}.") for name in explicit)
 

@@ -33,10 +33,12 @@ from encoderlab.config.schemas import COMMAND_CONFIGS, settings_to_dict, to_sett
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError, one_line
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.blocks import Items, Table, show
-from encoderlab.reports.comparison import build_comparison, show_comparison, write_comparison
+from encoderlab.reports.comparison import build_comparison
+from encoderlab.reports.comparison_page import show_comparison, write_comparison
 from encoderlab.reports.finished_runs import finished_runs
-from encoderlab.runs.resume import ONLY_PLACES
+from encoderlab.runs.resume import LOGGING
 from encoderlab.runs.run import JOURNAL, FolderInUseError, Run, is_sweep, runs_in
+from encoderlab.settings import flat_settings
 from encoderlab.system.device import available_cores, precision_here
 from encoderlab.system.files import atomic_write_text
 from encoderlab.system.processes import Interrupted, deferred, signals_handled
@@ -169,8 +171,9 @@ class Jobs:
         with errors_explained(self.command):
             settings = to_settings(config, COMMAND_CONFIGS[self.command])
 
-        # Its folder is named by these settings, so the same line finds its finished runs again.
-        plain = {name: value for name, value in settings_to_dict(settings).items() if name not in ONLY_PLACES}
+        # Its folder is named by these settings, so the same line finds its finished runs again. What only watches a run
+        # makes it no other run.
+        plain = {name: value for name, value in flat_settings(settings_to_dict(settings)) if name not in LOGGING}
         words = [override.partition("=")[0].rpartition(".")[2] + "-" + override.partition("=")[2] for override in own]
         if hasattr(settings, "task"):
             words.insert(0, settings.task.name)
