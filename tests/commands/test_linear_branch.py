@@ -3,13 +3,16 @@
 import json
 import pickle
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
 import encoderlab
-from encoderlab.errors import DataError, UserError
+from encoderlab.errors import DataError, SettingError, UserError
+from encoderlab.runs import fit_branch
 from tests.conftest import trained
 
 WORDS = ["warm", "witty", "dull", "empty", "film", "plot", "cast", "slow"]
@@ -150,11 +153,31 @@ def test_a_branch_that_predicts_better_is_kept(tmp_path, cache):
     assert facts["weight"] > 0.5 and facts["splits"]["test"]["gain"] > 0
 
 
+def answers(model, texts):
+    """Return the number that is predicted for each text, or the probabilities."""
+    predictions = model.predict(texts)
+    return np.array([list(one.get("probabilities", {0: one["predicted"]}).values()) for one in predictions])
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("symbolic_sizes")
-@pytest.mark.parametrize("form", ["huggingface", "onnx"])
-def test_an_export_says_that_it_leaves_the_branch_out(form, classes_run, command, tmp_path, capsys):
-    command("export", f"run={classes_run}", f"format={form}", f"path={tmp_path / 'exported'}")
+def test_an_exported_graph_and_its_program_predict_what_the_run_predicts(branch_run, command, tmp_path):
+    texts = ["warm film", "a DULL plot, a slow cast!", "x", "warm " * 400]
+    folder = tmp_path / "exported"
+    command("export", f"run={branch_run}", "format=onnx", f"path={folder}")
+    expected = answers(encoderlab.load(branch_run, device="cpu"), texts)
+    assert answers(encoderlab.load(folder, device="cpu"), texts) == pytest.approx(expected, abs=2e-4)
+    printed = subprocess.run(
+        [sys.executable, folder / "predict.py", *texts], capture_output=True, text=True, check=True
+    )
+    program = [json.loads(line) for line in printed.stdout.splitlines()]
+    numbers = [list(one.get("probabilities", {0: one["predicted"]}).values()) for one in program]
+    assert np.array(numbers) == pytest.approx(expected, abs=2e-4)
+
+
+@pytest.mark.slow
+def test_format_huggingface_says_that_it_leaves_the_branch_out(classes_run, command, tmp_path, capsys):
+    command("export", f"run={classes_run}", "format=huggingface", f"path={tmp_path / 'exported'}")
     parts = report_of(classes_run)["linear_branch"]["splits"]["validation"]
     said = capsys.readouterr().err
     assert f"{parts['network']:.3f}" in said and f"{parts['both']:.3f}" in said
@@ -205,3 +228,40 @@ def test_a_flipped_bit_is_noticed(classes_run, command, tmp_path):
     (model / "linear.json").write_text((model / "linear.json").read_text().replace("warm", "worm"))
     with pytest.raises(DataError, match="manifest"):
         command("predict", f"run={model}", "text=warm")
+
+
+def test_a_weight_for_a_linear_model_that_cannot_be_fitted_is_refused(command, tmp_path, monkeypatch):
+    monkeypatch.setattr("encoderlab.baselines.supervised.MOST_ROWS", 299)
+    settings = (*films(tmp_path, opinion), *SHORT, f"run_dir={tmp_path / 'run'}")
+    with pytest.raises(SettingError, match=r"task\.linear_weight=0\.5 .* 300"):
+        command("train", "task=classification", "task.linear_weight=0.5", *settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_branch_and_baseline_are_one_fit(tmp_path, cache, monkeypatch):
+    fits = []
+    own = fit_branch.fit_on_ngrams
+    monkeypatch.setattr(fit_branch, "fit_on_ngrams", lambda *given: fits.append(own(*given)) or fits[-1])
+    monkeypatch.setattr("encoderlab.baselines.supervised.fit_on_ngrams", None)
+    settings = ("task=classification", "task.linear_weight=0.5", *films(tmp_path, opinion), *SHORT, "baselines=true")
+    report = report_of(trained(tmp_path / "run", cache, *settings))
+    baseline = report["baselines"]["tfidf_logreg"]
+    assert len(fits) == 1 and baseline["setting"] == report["linear_branch"]["setting"]
+    assert baseline["accuracy"] == report["linear_branch"]["splits"]["test"]["linear"]
+
+
+def test_without_validation_the_weight_is_chosen_out_of_fold(shipped, command, tmp_path):
+    random = np.random.default_rng(0)
+    for name, n_rows in (("train", 60), ("test", 80)):
+        lines = ["text,label"]
+        for row in range(n_rows):
+            # a word of no meaning tells the label, which vectors of an encoder do not
+            words = [*random.choice(WORDS, 3), ("qzx", "xqz")[row % 2]]
+            lines.append(f"{' '.join(words)},{'good' if row % 2 else 'bad'}")
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    files = ("dataset=files", "dataset.train=train.csv", "dataset.test=test.csv", f"init_from={shipped}")
+    short = ("training.learning_rate=1e-9", "training.epochs=2", "task.linear_weight=null", "baselines=false")
+    command("finetune", "task=classification", *files, *short, "run_dir=run")
+    facts = report_of(tmp_path / "run")["linear_branch"]
+    assert facts["chosen_on"] == "cross-validation" and facts["weight"] > 0.1
+    assert facts["splits"]["test"]["gain"] > 0

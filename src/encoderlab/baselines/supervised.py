@@ -67,6 +67,15 @@ class Baseline:
 
 
 @dataclass(frozen=True, slots=True)
+class NGramModel:
+    """A linear model of the n-grams of labelled training rows, and how its setting was chosen; both took `seconds`."""
+
+    model: LinearModel
+    choice: Choice
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class _Data:
     """What baselines are fitted and scored on, and how a class of two is decided."""
 
@@ -87,37 +96,42 @@ Method = Callable[[_Data], tuple[Predictions, np.ndarray | None]]
 
 
 def baselines(
-    splits: Data, name: str, threshold: ThresholdRule | None = None, positive: int = 1, *, frozen: Features | str
+    splits: Data,
+    name: str,
+    threshold: ThresholdRule | None = None,
+    positive: int = 1,
+    *,
+    frozen: Features | str,
+    on_ngrams: NGramModel | None = None,
 ) -> dict[str, Baseline]:
     """Fit on the labelled rows of `train`, score on those of the split called `name`; both must hold some.
 
     Of two classes, the linear models predict the `positive` one from a `threshold` on; thresholds are fitted on
-    validation as a model's are. `frozen` computes an encoder's vectors, or says why it is not used.
+    validation as a model's are. `frozen` computes an encoder's vectors, or says why it is not used. A model `on_ngrams`
+    of these training rows is used where there is one already.
     """
-    train = _labelled(splits.by_name["train"])
+    train = labelled(splits.by_name["train"])
     scored = splits.by_name[name]
     assert len(train) and scored.known().any(), "baselines are fitted and scored on labelled rows"
-    validation = _labelled(splits.by_name["validation"]) if "validation" in splits.by_name else None
+    validation = labelled(splits.by_name["validation"]) if "validation" in splits.by_name else None
     data = _Data(train, scored, validation or None, splits.labels, threshold, positive)
     by_name = {method_name: _run(method, data) for method_name, method in _SIMPLE[data.train.target].items()}
     if data.train.target == "words":
         return by_name
     suffix = "ridge" if data.train.target == "number" else "logreg"
-    by_name[f"tfidf_{suffix}"] = _linear_baseline(data)
+    by_name[f"tfidf_{suffix}"] = _linear_baseline(data, on_ngrams or fit_on_ngrams(train, data.n_labels))
     by_name[f"frozen_encoder_{suffix}"] = _frozen_baseline(frozen, data)
     return by_name
 
 
-def _linear_baseline(data: _Data) -> Baseline:
-    """Return a linear model of n-grams, or why there is none."""
-    skipped = _cannot_fit(data)
-    if skipped:
-        return Baseline(skipped=skipped)
-    started = time.perf_counter()
-    choice, model = _linear_on_ngrams(data)
+def _linear_baseline(data: _Data, linear: NGramModel | str) -> Baseline:
+    """Return the scores of a linear model of n-grams, or why there is none."""
+    if isinstance(linear, str):
+        return Baseline(skipped=linear)
+    model = linear.model
     baseline = _run(lambda data: _predicted(data, model.predictions, model.probabilities, _rows), data)
-    scores = baseline.scores | {"seconds": time.perf_counter() - started}
-    return replace(baseline, scores=scores, choice=choice)
+    scores = baseline.scores | {"seconds": linear.seconds + baseline.scores["seconds"]}
+    return replace(baseline, scores=scores, choice=linear.choice)
 
 
 def _frozen_baseline(frozen: Features | str, data: _Data) -> Baseline:
@@ -167,22 +181,21 @@ def _scores(data: _Data, predicted: Predictions, chances: np.ndarray | None) -> 
     return scores
 
 
-def _cannot_fit(data: _Data) -> str:
-    """Return why a linear model of words cannot or should not be fitted to the rows; "" if it can be."""
-    rows = len(data.train)
-    n_labels = data.n_labels
-    if data.train.target == "label":
-        n_labels = len(np.unique(_labels(data.train)))
+def cannot_fit(train: Split, n_labels: int) -> str:
+    """Return why a linear model of n-grams cannot or should not be fitted to labelled rows; "" if it can be."""
+    rows = len(train)
+    if train.target == "label":
+        n_labels = len(np.unique(_labels(train)))
         if n_labels < 2:
-            return "the linear baseline needs two labels, but training has one"
+            return "a linear model needs two labels, but training has one"
     cells = rows * n_labels
-    most = MOST_CELLS.get(data.train.target, math.inf)
+    most = MOST_CELLS.get(train.target, math.inf)
     if cells > most:
-        return f"the linear baseline is fitted on at most {most:,} rows times labels, but training has {cells:,}"
+        return f"a linear model is fitted on at most {most:,} rows times labels, but training has {cells:,}"
     if rows > MOST_ROWS:
-        return f"the linear baseline is fitted on at most {MOST_ROWS:,} rows, but training has {rows:,}"
-    has_words = any(map(str.strip, _texts(data.train)))
-    return "" if has_words else "the linear baseline needs words, but every training text is empty"
+        return f"a linear model is fitted on at most {MOST_ROWS:,} rows, but training has {rows:,}"
+    has_words = any(map(str.strip, _texts(train)))
+    return "" if has_words else "a linear model needs words, but every training text is empty"
 
 
 def _cannot_read(data: _Data) -> str:
@@ -227,7 +240,8 @@ def _rows(split: Split) -> list[tuple[str, ...]]:
     return [texts_of(example) for example in split]
 
 
-def _labelled(split: Split) -> Split:
+def labelled(split: Split) -> Split:
+    """Return the rows of a split that have a label."""
     return split.take(np.flatnonzero(split.known()))
 
 
@@ -235,14 +249,21 @@ def _labels(split: Split) -> np.ndarray:
     return np.array([example.label for example in split.of_texts()])
 
 
-def _linear_on_ngrams(data: _Data) -> tuple[Choice, LinearModel]:
-    """Return a linear model on TF-IDF of words or characters, and how its setting was chosen."""
-    kind = cast("Kind", data.train.target)
-    rows = _rows(data.train)
-    targets = np.asarray(targets_of(data.train, data.n_labels))
-    n_outputs = 1 if kind == "number" else data.n_labels
-    choice = choose(kind, rows, targets, n_outputs)
-    return choice, fit(kind, rows, targets, n_outputs, choice.setting)
+def fit_on_ngrams(train: Split, n_labels: int) -> NGramModel | str:
+    """Return a linear model on TF-IDF of the words or characters of labelled rows, or why there is none."""
+    if reason := cannot_fit(train, n_labels):
+        return reason
+    started = time.perf_counter()
+    kind = cast("Kind", train.target)
+    rows = _rows(train)
+    targets = np.asarray(targets_of(train, n_labels))
+    n_outputs = 1 if kind == "number" else n_labels
+    try:
+        choice = choose(kind, rows, targets, n_outputs)
+        model = fit(kind, rows, targets, n_outputs, choice.setting)
+    except ValueError:
+        return "a linear model needs n-grams, but no training text holds one"
+    return NGramModel(model, choice, time.perf_counter() - started)
 
 
 def _linear_on_vectors(data: _Data, vectors: Features) -> tuple[Predictions, np.ndarray | None]:

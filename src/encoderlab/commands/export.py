@@ -22,6 +22,7 @@ from encoderlab.reports.blocks import render
 from encoderlab.reports.cards import LICENSE, export_card, plain
 from encoderlab.reports.predictions import trial_of
 from encoderlab.reports.wording import words_of
+from encoderlab.runs.branch import BRANCH_FILES, LinearBranch
 from encoderlab.runs.exports import (
     as_huggingface,
     opens,
@@ -63,7 +64,7 @@ def export(config: ExportConfig) -> Path:
 
 
 def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
-    opened = _without_branch(config, read_model(model_folder(config.run)))
+    opened = _without_branch(read_model(model_folder(config.run)))
     model = _with_chosen_heads(config, opened)
     if model.novelty is not None:
         left_out = "format=huggingface has no unlike_training: every text gets a label"
@@ -88,18 +89,21 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     return path
 
 
-def _without_branch(config: ExportConfig, opened: Model) -> Model:
+def _without_branch(opened: Model) -> Model:
     """Return the model without a linear model beside its network, with thresholds of its own; say what that costs."""
-    if opened.branch is None:
-        return opened
-    facts = opened.branch.facts
-    cost = "its predictions differ from those of predict"
-    if "validation" in facts.get("splits", {}):
-        parts = facts["splits"]["validation"]
-        score = f"{words_of(facts['score'])} on validation"
-        cost = f"{score} is {parts['network']:.3f} without it, and {parts['both']:.3f} with it"
-    say(f"format={config.format.name} leaves out the linear model beside the network: {cost}")
+    if opened.branch is not None:
+        say(f"format=huggingface leaves out the linear model beside the network: {_cost_without(opened.branch)}")
     return opened.network_alone
+
+
+def _cost_without(branch: LinearBranch) -> str:
+    """Return in words how much worse the network predicts without its branch."""
+    facts = branch.facts
+    if "validation" not in facts.get("splits", {}):
+        return "its predictions differ from those of predict"
+    parts = facts["splits"]["validation"]
+    score = f"{words_of(facts['score'])} on validation"
+    return f"{score} is {parts['network']:.3f} without it, and {parts['both']:.3f} with it"
 
 
 def _write_sentence_settings(folder: Path, opened: Model) -> None:
@@ -153,7 +157,8 @@ def _export_to_web(config: ExportConfig, path: Path) -> Path:
         temporary.mkdir(parents=True)
         graph_folder = Path(scratch) / "graph"
         written = write_graph_folder(graph_folder, model, extended, is_int8=True, cache=config.cache)
-        write_web_folder(temporary, page, graph_folder, graph_folder / INT8_GRAPH, library)
+        optional = (NOVELTY_FILE, *BRANCH_FILES)
+        write_web_folder(temporary, page, graph_folder, graph_folder / INT8_GRAPH, library, optional)
         about = {"windows": model.task.windows, "max_length": model.task.max_length, "change": written.change}
         about["libraries"] = library.versions
         _write_card(temporary, config, model.task_name, "transformers.js", written.fields, **about)
@@ -172,8 +177,11 @@ def _opened_for_onnx(config: ExportConfig) -> tuple[Model, Model]:
             problem = f"format={config.format.name} needs {name}, which is not installed"
             raise SettingError(problem, remedy='Run pip install "encoderlab[onnx]"')
     run = OpenRunConfig(cache_dir=config.cache_dir, run=config.run, device="cpu", precision=Precision.fp32)
-    opened = _without_branch(config, open_model(run))
+    opened = open_model(run)
     model = _with_chosen_heads(config, opened)
+    if model.branch is not None and config.format is not ExportFormat.web:
+        adding = "predict.py, encoderlab predict and serve add the linear model beside the network to the graph"
+        say(f"{adding}; in a program that runs the graph alone, {_cost_without(model.branch)}")
     if config.format is not ExportFormat.onnx and not predicts(model):
         checked = f"format={config.format.name} is checked"
         problem = f"{model.task_name} is an encoder without predictions, by which {checked}"

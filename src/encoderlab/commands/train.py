@@ -59,7 +59,7 @@ def train_once(config: RunConfig, processes: Processes) -> Run | None:
         prepared.announce(run)
         validation = prepared.rows.get("validation")
         result = fit_best(prepared.model, prepared.trained_on, validation, run, prepared.head_alone)
-        linear = fit_linear(prepared.model, prepared.data)
+        linear = fit_linear(prepared.model, prepared.data, prepared.out_of_fold)
         scored = score(prepared.model, prepared.rows, linear)
         processes.leave()  # baselines and the report may take longer than the others would wait
         if processes.is_main:

@@ -277,7 +277,10 @@ def _trained(config: RunConfig) -> Model:
         prepared.announce(run)
         validation = prepared.rows.get("validation")
         result = fit_best(prepared.model, prepared.trained_on, validation, run, prepared.head_alone)
-        model = score(prepared.model, prepared.rows, fit_linear(prepared.model, prepared.data)).model
+        linear = None
+        if not _has_weights(prepared):  # which a linear model would not know of
+            linear = fit_linear(prepared.model, prepared.data, prepared.out_of_fold)
+        model = score(prepared.model, prepared.rows, linear).model
     data = cast("Data", prepared.data)
     dataset = replace(cast("FilesDataset", model.config.dataset), path=NOT_KEPT)
     kept = replace(model.config, dataset=dataset, run_dir=None, cache_dir=".")
@@ -285,11 +288,17 @@ def _trained(config: RunConfig) -> Model:
     return replace(model, config=kept, provenance=provenance, label_weights=None)
 
 
+def _has_weights(prepared: PreparedRun) -> bool:
+    """Return whether the training rows have weights."""
+    carried = cast("Data", prepared.data).split("train").carried
+    return carried is not None and WEIGHT in carried.column_names
+
+
 def _weighted(prepared: PreparedRun) -> PreparedRun:
     """Return the run with the weights of its training rows, if they have any."""
-    carried = cast("Data", prepared.data).split("train").carried
-    if carried is None or WEIGHT not in carried.column_names:
+    if not _has_weights(prepared):
         return prepared
+    carried: Any = cast("Data", prepared.data).split("train").carried
     weights = np.asarray(carried[WEIGHT], np.float64)
     if not weights.any():
         raise DataError("All rows with a weight above 0 are held out", allowed="a weight above 0 in training")

@@ -2,18 +2,25 @@
 line.
 
 Needs numpy, onnxruntime and tokenizers. A tab separates the two texts of a pair. Each prediction is a line of JSON. If
-the folder has a novelty.safetensors, --unlike-training=0.05 as the first argument gives no label to texts unlike those
-the model was trained on, at the price of about 5% of the others.
+the folder has a linear.json, a linear model of n-grams is pooled with the graph. If it has a novelty.safetensors,
+--unlike-training=0.05 as the first argument gives no label to texts unlike those the model was trained on, at the price
+of about 5% of the others.
 """
 
 import json
+import re
 import sys
-from math import prod
+from collections import Counter
+from collections.abc import Iterator
+from math import log, prod, sqrt
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import tokenizers
+
+ITEMS = {"word": r"\b\w\w+\b", "token": r"\w+|[^\w\s]"}  # of n-grams of words, and of words and marks
+NUMBERS = {"F16": np.float16, "F32": np.float32}  # in a file of safetensors
 
 
 def predict(texts: list[str], folder: Path, unlike_training: float | None = None) -> list[dict]:
@@ -23,14 +30,9 @@ def predict(texts: list[str], folder: Path, unlike_training: float | None = None
     "unlike training", or None. Raises ValueError if it is no share, or the model cannot tell.
     """
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))["graph"]
-    known = None
-    if unlike_training is not None:
-        if not 0 < unlike_training < 1:
-            raise ValueError(f"unlike_training is {unlike_training}, and not a share between 0 and 1, such as 0.05")
-        if config["windows"] is not None:
-            raise ValueError("unlike_training needs all windows of a text, and this program reads the first one")
-        known = arrays_of(folder / "novelty.safetensors")
+    known = None if unlike_training is None else known_texts(folder, config, unlike_training)
     words = config["answers_for"] == "words"
+    linear = linear_model(folder) if config["linear"] else None
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))  # also truncates, and pads
     tokenizer.encode_special_tokens = True  # "[MASK]" in a text is text
     slower = ["SkipLayerNormFusion"]
@@ -53,7 +55,8 @@ def predict(texts: list[str], folder: Path, unlike_training: float | None = None
         }
         outputs = [config["answer"], *([] if known is None else ["vectors"])]
         values = [np.asarray(value) for value in session.run(outputs, feed)]
-        answers = [prediction(config, *each) for each in zip(some, values[0], strict=True)]
+        logits = values[0] if linear is None else pooled(values[0], linear, inputs[start : start + 16])
+        answers = [prediction(config, *each) for each in zip(some, logits, strict=True)]
         if known is not None and unlike_training is not None:
             answers = with_reasons(answers, novelty(values[1], known), threshold(known["held_out"], unlike_training))
         predictions += answers
@@ -88,24 +91,98 @@ def prediction(config: dict, read: tokenizers.Encoding, logits: np.ndarray) -> d
     return {"predicted": predicted, "probabilities": chances}
 
 
-def arrays_of(path: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of a file of safetensors with 32-bit floats: a header's length in 8 bytes, the header in JSON,
-    and the numbers. Raises ValueError if it is missing or damaged.
-    """
+def known_texts(folder: Path, config: dict, share: float) -> dict[str, np.ndarray]:
+    """Return what tells texts unlike the training texts. Raises ValueError if `share` is none or the model cannot."""
+    if not 0 < share < 1:
+        raise ValueError(f"unlike_training is {share}, and not a share between 0 and 1, such as 0.05")
+    if config["windows"] is not None:
+        raise ValueError("unlike_training needs all windows of a text, and this program reads the first one")
+    path = folder / "novelty.safetensors"
     if not path.is_file():
         raise ValueError("unlike_training does not work with this model, which has no record of its training texts")
+    return arrays_of(path, "whitening", "means", "held_out")
+
+
+def arrays_of(path: Path, *names: str) -> dict[str, np.ndarray]:
+    """Return the arrays of a file of safetensors by their names: a header's length in 8 bytes, the header in JSON, and
+    the numbers. Raises ValueError if it is damaged.
+    """
     content = path.read_bytes()
     start = 8 + int.from_bytes(content[:8], "little")
     arrays = {}
     try:
         header = json.loads(content[8:start])
-        for name in ("whitening", "means", "held_out"):
+        for name in names:
             shape = header[name]["shape"]
             offset = start + header[name]["data_offsets"][0]
-            arrays[name] = np.frombuffer(content, np.float32, count=prod(shape), offset=offset).reshape(shape)
+            numbers = NUMBERS[header[name]["dtype"]]
+            arrays[name] = np.frombuffer(content, numbers, count=prod(shape), offset=offset).reshape(shape)
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged: {error}") from None
     return arrays
+
+
+def linear_model(folder: Path) -> dict:
+    """Return the linear model of a folder: its settings, the column of each n-gram, and its arrays."""
+    linear = json.loads((folder / "linear.json").read_text(encoding="utf-8"))
+    linear["columns"] = {ngram: column for column, ngram in enumerate(linear["vocabulary"])}
+    return linear | arrays_of(folder / "linear.safetensors", "idf", "weights", "intercept")
+
+
+def pooled(logits: np.ndarray, linear: dict, texts: list) -> np.ndarray:
+    """Return the graph's logits pooled with those of the linear model for the same texts or pairs: [texts, outputs]."""
+    added = np.array([linear_outputs(linear, text) for text in texts])
+    return ((1 - linear["weight"]) * logits + linear["weight"] * added) / linear["temperature"]
+
+
+def linear_outputs(linear: dict, text: str | tuple[str, ...]) -> np.ndarray:
+    """Return the logits of a linear model, or its number, for a text or a pair: [outputs]."""
+    texts = (text,) if isinstance(text, str) else text
+    if linear["setting"]["compared"]:
+        first, second = (tf_idf(linear, each) for each in texts)
+        held = compared(first, second, len(linear["columns"]))
+    else:
+        held = tf_idf(linear, " ".join(texts))
+    weights = linear["weights"][list(held)].astype(np.float64)
+    return np.array(list(held.values())) @ weights + linear["intercept"]
+
+
+def compared(first: dict[int, float], second: dict[int, float], n_ngrams: int) -> dict[int, float]:
+    """Return the features of two texts: what both hold, what each holds beyond that, and their cosine."""
+    both = {column: min(value, second[column]) for column, value in first.items() if column in second}
+    features = dict(both)
+    for number, held in enumerate((first, second), start=1):
+        features |= {number * n_ngrams + column: value - both.get(column, 0) for column, value in held.items()}
+    return features | {3 * n_ngrams: sum(first[column] * second[column] for column in both)}
+
+
+def tf_idf(linear: dict, text: str) -> dict[int, float]:
+    """Return the value of each known n-gram of a text by its column; the squares of all add up to 1."""
+    setting = linear["setting"]["ngrams"]
+    values = {}
+    for ngram, count in Counter(ngrams_of(text.lower(), setting)).items():
+        column = linear["columns"].get(ngram)
+        if column is not None:
+            times = 1 + log(count) if setting["sublinear"] else count
+            values[column] = times * float(linear["idf"][column])
+    length = sqrt(sum(value**2 for value in values.values()))
+    return {column: value / length for column, value in values.items()}
+
+
+def ngrams_of(text: str, setting: dict) -> Iterator[str]:
+    """Yield each n-gram of words, of words and marks, or of the characters of a word between two spaces."""
+    lengths = range(setting["shortest"], setting["longest"] + 1)
+    if setting["analyzer"] in ITEMS:
+        items = re.findall(ITEMS[setting["analyzer"]], text)
+        for n in lengths:
+            yield from (" ".join(items[start : start + n]) for start in range(len(items) - n + 1))
+        return
+    for word in text.split():
+        padded = f" {word} "
+        for n in lengths:
+            yield from (padded[start : start + n] for start in range(max(len(padded) - n, 0) + 1))
+            if n >= len(padded):  # a short word counts once
+                break
 
 
 def novelty(vectors: np.ndarray, known: dict[str, np.ndarray]) -> np.ndarray:

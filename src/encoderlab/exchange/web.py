@@ -11,13 +11,12 @@ import base64
 import gzip
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from encoderlab.errors import SettingError
 from encoderlab.exchange.weights import read_config
-from encoderlab.metrics.novelty import NOVELTY_FILE
 
 NPM = "@huggingface/transformers"  # the package that brings the others along
 # The files of its own packages that a page needs, by the name that the page knows them by.
@@ -67,14 +66,16 @@ def _folder_of(modules: Path, package: str) -> Path:
     return nested if nested.is_dir() else modules / package
 
 
-def write_web_folder(folder: Path, page: str, graph_folder: Path, graph: Path, library: Library) -> None:
-    """Write the page with the model of `graph_folder`, whose `graph` it runs. Raises SettingError if it is too large.
+def write_web_folder(
+    folder: Path, page: str, graph_folder: Path, graph: Path, library: Library, optional: Sequence[str]
+) -> None:
+    """Write the page with the model of `graph_folder`, whose `graph` it runs, and those of the `optional` files that
+    are there. Raises SettingError if it is too large.
 
     Nothing else needs to be there: not the graph's folder, nor the library's.
     """
     names = ["config.json", "tokenizer.json", "tokenizer_config.json"]
-    if (graph_folder / NOVELTY_FILE).is_file():
-        names.append(NOVELTY_FILE)
+    names += [name for name in optional if (graph_folder / name).is_file()]
     model = {name: graph_folder / name for name in names}
     _write_packed(folder / "model.js", model | {"model.onnx": graph}, "The model, packed by encoderlab.")
     _write_packed(folder / "library.js", library.files, f"Packed: {', '.join(library.versions)}.")

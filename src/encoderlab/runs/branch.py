@@ -6,6 +6,10 @@ Each model is fitted to the training rows by itself, the linear one after the la
 chosen on rows that neither of them has seen. It is 0, and there is no branch, unless the pool is better by evidence.
 
 The encoder knows nothing of the branch: it is a value beside the network in a `Model`.
+
+An exported folder has the branch in the same two files, and its programs compute it (`exchange.onnx_predict`,
+`web_linear.js`), not the graph: of the n-grams, skl2onnx 1.20 refuses characters within words, and what ONNX's
+StringNormalizer does to words depends on the machine, where onnxruntime fails without the locale en_US.UTF-8.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ AT_A_TIME = 5_000  # texts whose n-grams are in memory
 THRESHOLDS = ("threshold", "thresholds")  # of classes and of several labels, in the settings of a task
 DESCRIPTION = "linear.json"  # the files of a model folder: n-grams and settings, and the arrays
 ARRAYS = "linear.safetensors"
+BRANCH_FILES = (DESCRIPTION, ARRAYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +79,11 @@ class LinearBranch:
         (folder / DESCRIPTION).write_text(content + "\n", encoding="utf-8")
         arrays = self.model.arrays()
         stored = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        stored["weights"] = stored["weights"].half()  # as they were rounded
+        halved = stored["weights"].half()
+        if torch.equal(halved.float(), stored["weights"]):  # as they were rounded, unless they have other units since
+            stored["weights"] = halved
         (folder / ARRAYS).write_bytes(safetensors.torch.save(stored))
-        return [DESCRIPTION, ARRAYS]
+        return [*BRANCH_FILES]
 
 
 def outputs_of(model: LinearModel, examples: Iterable[Example]) -> np.ndarray:

@@ -67,8 +67,8 @@ class GraphFolder:
 
 
 def write_graph_folder(folder: Path, model: Model, extended: Model, *, is_int8: bool, cache: Path) -> GraphFolder:
-    """Write the graph, config.json, the tokenizer, what tells texts unlike the training texts if the model can, and
-    predict.py, which needs neither torch nor encoderlab.
+    """Write the graph, config.json, the tokenizer, and predict.py, which needs neither torch nor encoderlab; and if the
+    model has them, a linear branch, and what tells texts unlike the training texts.
 
     The graph is of `extended`: `model`, with positions for longer texts. Raises SettingError or DataError if the graph
     is wrong.
@@ -94,6 +94,8 @@ def write_graph_folder(folder: Path, model: Model, extended: Model, *, is_int8: 
     if model.novelty is not None:
         write_novelty(folder, model.novelty)
         hashed.append(NOVELTY_FILE)
+    if model.branch is not None:
+        hashed += model.branch.write(folder)
     write_manifest(folder, hashed)
     return GraphFolder(fields, change)
 
@@ -159,6 +161,7 @@ def _graph_fields(model: Model, whole: onnx.WholeModel) -> dict[str, Any]:
         "answer": "last_hidden_state" if answers_for == "nothing" else whole.answer,
         "max_length": task.max_length,
         "windows": None if task.windows is None else task.windows.pooling,
+        "linear": model.branch is not None,
         "special_tokens": task.config.adds_special_tokens,
         "opset": onnx.OPSET,
         "tolerance": onnx.TOLERANCE,

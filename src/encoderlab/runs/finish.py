@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from encoderlab.baselines.supervised import Baseline, baselines
+from encoderlab.baselines.supervised import Baseline, NGramModel, baselines
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
 from encoderlab.metrics.pretraining import PretrainingScores
@@ -78,7 +78,7 @@ def _finish_task(
     init_from = config.starts_from
     summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
     summary |= {"not_logged": result.not_logged} if result.not_logged else {}
-    simple_models = _baselines(data, split, prepared.model)
+    simple_models = _baselines(data, split, prepared.model, scored.on_ngrams)
     summary |= {"data_notes": prepared.data_notes}
     if scored.linear_branch is not None:
         summary["linear_branch"] = scored.linear_branch
@@ -104,8 +104,10 @@ def _finish_task(
     reports.show_report(report, files, [] if run.is_nested else following)
 
 
-def _baselines(data: Data, split: str, model: Model) -> dict[str, Baseline]:
-    """Return the baselines on a split; the linear ones of two classes get a threshold by the task's rule."""
+def _baselines(data: Data, split: str, model: Model, on_ngrams: NGramModel | None) -> dict[str, Baseline]:
+    """Return the baselines on a split; the linear ones of two classes get a threshold by the task's rule. A model
+    `on_ngrams` has been fitted already, unless it is None.
+    """
     config = model.config
     if not config.baselines or split == "train":
         return {}
@@ -115,7 +117,7 @@ def _baselines(data: Data, split: str, model: Model) -> dict[str, Baseline]:
     else:
         frozen = frozen_vectors(data.split("train"), config.tokenizer, model.compute)
     threshold, positive = config.task.two_class_rule(model.labels)
-    return baselines(data, split, threshold, positive, frozen=frozen)
+    return baselines(data, split, threshold, positive, frozen=frozen, on_ngrams=on_ngrams)
 
 
 def _finish_encoder(

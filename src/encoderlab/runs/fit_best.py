@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -30,6 +30,7 @@ from encoderlab.metrics.texts import ClassificationScores, classification_scores
 from encoderlab.model.heads import OF_ALL_TOKENS
 from encoderlab.reports.wording import words_of
 from encoderlab.runs.fit import Result, TrainState, fit
+from encoderlab.runs.fit_branch import OutOfFold, logits_of
 from encoderlab.runs.frozen import SHORTEST_RUN, set_linear_head
 from encoderlab.runs.journal import in_words
 from encoderlab.runs.model import Model
@@ -39,6 +40,7 @@ from encoderlab.runs.settle import has_few_rows
 from encoderlab.system.device import return_freed_memory
 from encoderlab.system.processes import SINGLE_PROCESS, stop_if_interrupted
 from encoderlab.tasks.rows import ExampleRows, PartOfRows
+from encoderlab.tasks.task import TextTaskConfig
 from encoderlab.training.batches import Rows
 from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import ALL_LAYERS, MANY_LABELS, Keep, total_steps
@@ -149,8 +151,9 @@ def _loss(scores: PredictionScores) -> float:
 
 def prepare_head_alone(
     model: Model, data: Data, rows: Mapping[str, Rows], trained_on: Rows
-) -> tuple[HeadAlone | None, list[str]]:
-    """Return the head alone if it was asked for, or may turn out to be better than the finetuned model, and notes.
+) -> tuple[HeadAlone | None, OutOfFold | None, list[str]]:
+    """Return the head alone if it was asked for, or may turn out to be better than the finetuned model; what the better
+    of both predicts of training rows out of fold, if that was needed to compare them; and notes.
 
     `rows` are those of the splits; the model is `trained_on` those of `train` and perhaps further ones. Its head has
     not been fitted yet, and stays as it is. Of a few rows without validation, copies of the model are trained on folds
@@ -159,12 +162,12 @@ def prepare_head_alone(
     """
     training = model.config.training
     if not _can_be_fitted(model):
-        return None, []
+        return None, None, []
     if training.freeze_layers == ALL_LAYERS:
         asked_for = {"step": 0, "chosen_by": f"training.freeze_layers={ALL_LAYERS}", "chosen_on": None}
-        return fit_head_alone(model, trained_on, None, asked_for | {"head_alone": {"kept": True}}), []
+        return fit_head_alone(model, trained_on, None, asked_for | {"head_alone": {"kept": True}}), None, []
     if model.config.command != "finetune" or training.keep is not Keep.best:
-        return None, []
+        return None, None, []
     if not data.has_validation:
         return _chosen_by_folds(model, data, cast("ExampleRows", rows["train"]), trained_on)
 
@@ -173,10 +176,10 @@ def prepare_head_alone(
     is_trial = training.steps is not None and training.steps < SHORTEST_RUN
     few_enough = n_rows <= MOST_FROZEN_ROWS and n_rows * len(model.labels) <= MOST_FROZEN_CELLS
     if is_trial or not few_enough:
-        return None, []
+        return None, None, []
     head_alone = fit_head_alone(model, trained_on, rows["validation"])
     print(_first_answer(model, head_alone, trained_on, rows["validation"]), file=sys.stderr)
-    return head_alone, []
+    return head_alone, None, []
 
 
 def _first_answer(model: Model, head_alone: HeadAlone, trained_on: Rows, validation: Rows) -> str:
@@ -310,12 +313,12 @@ class Comparison:
 
 def _chosen_by_folds(
     model: Model, data: Data, train: ExampleRows, trained_on: Rows
-) -> tuple[HeadAlone | None, list[str]]:
-    """Return the head alone if a cross-validation of both on the rows of `train` favours it, and a note; where that
-    takes longer than some seconds, nothing.
+) -> tuple[HeadAlone | None, OutOfFold | None, list[str]]:
+    """Return the head alone if a cross-validation of both on the rows of `train` favours it, what the better one
+    predicts there, and a note; where that takes longer than some seconds, nothing.
 
     Further rows are in no fold: their labels were learned from all rows of `train`. A run that continues from a
-    checkpoint has compared both already.
+    checkpoint has chosen the finetuned model already, and at most needs what this predicts.
     """
     from sklearn.model_selection import StratifiedKFold
 
@@ -323,27 +326,26 @@ def _chosen_by_folds(
     assert train.targets is not None and train.targets.of_rows is not None
     classes = train.targets.of_rows
     folds = min(FOLDS, int(np.unique(classes, return_counts=True)[1].min()))
+    continues = continues_from_checkpoint(config)
+    is_needed = not continues or cast("TextTaskConfig", config.task).linear_weight != 0
     can_compare = folds >= 2 and not config.task.fits_thresholds and _takes_seconds(model, train)
-    if not can_compare or continues_from_checkpoint(config):
-        return None, []
+    if not can_compare or not is_needed:
+        return None, None, []
     started = time.perf_counter()
-    alone = np.empty(len(classes), np.int64)
-    finetuned = np.empty(len(classes), np.int64)
-    starts_linear = wants_linear_head(model, data)
-    with torch.random.fork_rng():  # the run draws what it would draw without the folds
-        for own, others in StratifiedKFold(folds, shuffle=True, random_state=config.seed).split(classes, classes):
-            alone[others], finetuned[others] = _fold(model, train, own, others, starts_linear=starts_linear)
-    _, positive = config.task.two_class_rule(model.labels)
-    name = model.task.main_score
-    scores = [classification_scores(classes, side, model.labels, name, positive) for side in (alone, finetuned)]
-    comparison = Comparison.of(scores[0], scores[1], name, config.seed)
-    kept = comparison.kept(pairs_are_separate=model.network.separates_pairs)
+    divided = list(StratifiedKFold(folds, shuffle=True, random_state=config.seed).split(classes, classes))
+    alone, finetuned = _by_folds(model, train, divided, starts_linear=wants_linear_head(model, data))
+    comparison = Comparison.of(alone, finetuned, model.task.main_score, config.seed)
+    kept = FINETUNED
+    if not continues:
+        kept = comparison.kept(pairs_are_separate=model.network.separates_pairs)
+    out_of_fold = OutOfFold(divided, logits_of(model.task, alone if kept == HEAD_ALONE else finetuned), classes)
     note = comparison.note(f"in {folds} folds of {len(classes):,} training rows", kept)
     print(f"{note}; {time.perf_counter() - started:.1f} s", file=sys.stderr)
     if kept != HEAD_ALONE:
-        return None, [note]
-    chosen = {"step": 0, "chosen_by": name, "chosen_on": "cross-validation"}
-    return fit_head_alone(model, trained_on, None, chosen | {"head_alone": comparison.recorded(kept)}), [note]
+        return None, out_of_fold, [note]
+    chosen = {"step": 0, "chosen_by": comparison.name, "chosen_on": "cross-validation"}
+    chosen |= {"head_alone": comparison.recorded(kept)}
+    return fit_head_alone(model, trained_on, None, chosen), out_of_fold, [note]
 
 
 def _takes_seconds(model: Model, train: ExampleRows) -> bool:
@@ -355,17 +357,39 @@ def _takes_seconds(model: Model, train: ExampleRows) -> bool:
     return tokens * model.network.parameters_by_part()["layers"] <= MOST_WORK
 
 
+def _by_folds(
+    model: Model, train: ExampleRows, folds: Sequence[tuple[np.ndarray, np.ndarray]], *, starts_linear: bool
+) -> tuple[PredictionScores, PredictionScores]:
+    """Return the scores of the head alone and of finetuned models on all rows, each predicted by a model that was
+    fitted without its fold.
+    """
+    assert train.targets is not None and train.targets.of_rows is not None
+    classes = train.targets.of_rows
+    predicted = {which: np.empty(len(classes), np.int64) for which in (HEAD_ALONE, FINETUNED)}
+    chances = {which: np.empty((len(classes), len(model.labels))) for which in predicted}
+    with torch.random.fork_rng():  # the run draws what it would draw without the folds
+        for own, others in folds:
+            for which, scores in _fold(model, train, own, others, starts_linear=starts_linear).items():
+                assert isinstance(scores, ClassificationScores) and scores.probabilities is not None
+                predicted[which][others], chances[which][others] = scores.predicted, scores.probabilities
+    _, positive = model.config.task.two_class_rule(model.labels)
+    name = model.task.main_score
+    alone, finetuned = (
+        classification_scores(classes, predicted[which], model.labels, name, positive, probabilities=chances[which])
+        for which in predicted
+    )
+    return alone, finetuned
+
+
 def _fold(
     model: Model, train: ExampleRows, own: np.ndarray, others: np.ndarray, *, starts_linear: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the classes that the head alone and a finetuned model predict for the `others`, fitted to its `own` rows
-    alone: [others] each.
-    """
+) -> dict[str, PredictionScores]:
+    """Return the scores of the head alone and of a finetuned model on the `others`, fitted to its `own` rows alone."""
     fitted = PartOfRows(train, own)
     held_out = PartOfRows(train, others)
     head_alone = _copy(model)
     set_linear_head(head_alone, fitted, tuned=True)
-    by_head = head_alone.evaluate_predictions(held_out).predicted
+    scores = {HEAD_ALONE: head_alone.evaluate_predictions(held_out)}
     finetuned = _copy(model)
     if starts_linear:
         set_linear_head(finetuned, fitted)
@@ -373,7 +397,7 @@ def _fold(
     for _ in state.remaining_steps():
         stop_if_interrupted(model.processes)
     state.distributed.finish()
-    return by_head, finetuned.evaluate_predictions(held_out).predicted
+    return scores | {FINETUNED: finetuned.evaluate_predictions(held_out)}
 
 
 def wants_linear_head(model: Model, data: Data) -> bool:

@@ -1,25 +1,24 @@
 """Fits the linear branch of a trained network (`branch`), and says what each of the two predicts and what both gain.
 
-The linear model reads the labelled training rows. Its weight is chosen on validation, which neither has been fitted
-to.
+The linear model reads the labelled training rows. Its weight is chosen on rows that neither has been fitted to: those
+of validation, or without any, training rows by cross-validation.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 import torch
 from scipy.special import logit
 
-from encoderlab.baselines.supervised import MOST_CELLS, MOST_ROWS, targets_of
+from encoderlab.baselines.supervised import NGramModel, cannot_fit, fit_on_ngrams, labelled
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
 from encoderlab.data.examples import Split, texts_of
-from encoderlab.linear.choice import choose
+from encoderlab.errors import SettingError
 from encoderlab.linear.model import Kind, LinearModel, fit
 from encoderlab.metrics.calibration import LEAST_ROWS
 from encoderlab.metrics.comparison import paired_difference
@@ -40,44 +39,87 @@ SCALES = (0.05, 20.0)
 
 
 @dataclass(frozen=True, slots=True)
+class OutOfFold:
+    """What copies of a network, each trained without a fold of the training rows, predict of it: `logits` of all rows,
+    [rows, classes], whose classes are `targets`, [rows]. Of each fold there are the rows fitted to, and those left out.
+    """
+
+    folds: Sequence[tuple[np.ndarray, np.ndarray]]
+    logits: np.ndarray
+    targets: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
 class FittedLinear:
-    """A linear model of the training rows, in the units of a task, as small as a branch must be."""
+    """A linear model of the training rows, in the units of a task, as small as a branch must be.
+
+    `facts` are what report.json says of it. It is the part that matters most of a model `on_ngrams`, which the baseline
+    takes over; processes other than the main one have None. Without validation, `held_out` may have what was predicted
+    by cross-validation.
+    """
 
     model: LinearModel
-    facts: dict[str, Any]  # what report.json says of it
+    facts: dict[str, Any]
+    on_ngrams: NGramModel | None = None
+    held_out: HeldOut | None = None
 
 
-def fit_linear(model: Model, data: Data | Documents) -> FittedLinear | None:
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """What both models predict of rows that neither was fitted to: logits or scaled numbers, [rows, outputs], and the
+    `targets` as the network learns them. `source` says where the rows are from.
+    """
+
+    network: np.ndarray
+    linear: np.ndarray
+    targets: np.ndarray
+    source: str
+
+
+def check_linear_weight(task: object, data: Data) -> None:
+    """Raise SettingError if a weight is set for a linear model that these rows do not allow."""
+    if not isinstance(task, TextTaskConfig) or not task.linear_weight:
+        return
+    if reason := cannot_fit(labelled(data.split("train")), len(data.labels)):
+        problem = f"task.linear_weight={task.linear_weight:g} asks for a linear model: {reason}"
+        raise SettingError(problem, remedy="Set task.linear_weight=0")
+
+
+def fit_linear(model: Model, data: Data | Documents, out_of_fold: OutOfFold | None = None) -> FittedLinear | None:
     """Return a linear model of the labelled training rows of a run; None if the run has no branch.
 
-    It has none if its weight is set to 0, if the rows are words or too many, and if the run is a trial of a few steps.
-    Every process has the same.
+    It has none if its weight is set to 0, and if the rows are words. Unless the weight is set, it has none either if
+    they are too many, if classes do not weigh the same, and if the run is a trial of a few steps. Every process has the
+    same. With the network's predictions `out_of_fold`, those of the linear model are made by the same folds.
     """
     task = model.config.task
-    steps = model.config.training.steps
     if not isinstance(task, TextTaskConfig) or task.linear_weight == 0 or not isinstance(data, Data):
         return None
+    steps = model.config.training.steps
     is_trial = steps is not None and steps < SHORTEST_RUN
-    if is_trial and task.linear_weight is None:
+    if task.linear_weight is None and (is_trial or model.label_weights is not None):
         return None
-    train = data.split("train")
-    return model.processes.broadcast_from_main(lambda: _fitted(model.task, train.take(np.flatnonzero(train.known()))))
+    train = labelled(data.split("train"))
+    on_ngrams = None
+    if model.processes.is_main:
+        fitted = fit_on_ngrams(train, len(data.labels))
+        on_ngrams = fitted if isinstance(fitted, NGramModel) else None
+
+    def branch() -> FittedLinear | None:
+        return None if on_ngrams is None else _as_branch(model.task, on_ngrams)
+
+    linear = model.processes.broadcast_from_main(branch)
+    if linear is None:
+        return None
+    held_out = None
+    if on_ngrams is not None and out_of_fold is not None:
+        held_out = _predicted_by_folds(train, on_ngrams, out_of_fold)
+    return replace(linear, on_ngrams=on_ngrams, held_out=held_out)
 
 
-def _fitted(task: Task, train: Split) -> FittedLinear | None:
-    started = time.perf_counter()
-    n_outputs = task.heads.sequence_classes or 1
-    kind = cast("Kind", task.heads.sequence_target)
-    if len(train) > MOST_ROWS or len(train) * n_outputs > MOST_CELLS.get(kind, MOST_CELLS["label_set"]):
-        return None
-    targets = np.asarray(targets_of(train, n_outputs))
-    if kind == "label" and len(np.unique(targets)) < 2:
-        return None
-    rows = [texts_of(example) for example in train]
-    try:
-        linear = fit(kind, rows, targets, n_outputs, choose(kind, rows, targets, n_outputs).setting)
-    except ValueError:  # no text holds an n-gram
-        return None
+def _as_branch(task: Task, fitted: NGramModel) -> FittedLinear:
+    """Return a linear model in the units of a task, as small as a branch must be."""
+    linear = fitted.model
     if isinstance(task, Regression):
         linear = in_units(linear, task.mean, task.unit)
     kept = small(linear)
@@ -86,30 +128,49 @@ def _fitted(task: Task, train: Split) -> FittedLinear | None:
         "setting": str(linear.setting),
         "ngrams": n_ngrams,
         "ngrams_left_out": len(linear.tfidf.vocabulary) - n_ngrams,
-        "seconds": time.perf_counter() - started,
+        "seconds": fitted.seconds,
     }
     return FittedLinear(kept, facts)
 
 
-def choose_branch(
-    model: Model, linear: FittedLinear, held_out: PredictionScores | None, rows: Mapping[str, ExampleRows]
-) -> tuple[LinearBranch | None, dict[str, Any]]:
-    """Return the linear model as a branch if both together are better on validation by evidence, or if its weight is
-    set; otherwise None; and what report.json has of the choice.
+def _predicted_by_folds(train: Split, fitted: NGramModel, out_of_fold: OutOfFold) -> HeldOut:
+    """Return what linear models of the same setting predict of the folds that they were fitted without."""
+    model = fitted.model
+    rows = [texts_of(example) for example in train]
+    outputs = np.empty_like(out_of_fold.logits)
+    for own, others in out_of_fold.folds:
+        targets = out_of_fold.targets[own]
+        part = fit(model.kind, [rows[row] for row in own], targets, len(model.intercept), model.setting)
+        outputs[others] = part.outputs([rows[row] for row in others])
+    return HeldOut(out_of_fold.logits, outputs, out_of_fold.targets, "cross-validation")
 
-    `held_out` are the network's scores there, None without validation. Fewer rows than a temperature needs decide
-    nothing.
+
+def held_out_of(
+    task: Task, scores: Mapping[str, PredictionScores], linear: FittedLinear, rows: Mapping[str, ExampleRows]
+) -> HeldOut | None:
+    """Return what both models predict of validation, by the network's `scores` there; without it, of training rows by
+    cross-validation, if they were compared so.
     """
-    task = model.task
+    validation = scores.get("validation")
+    if validation is None:
+        return linear.held_out
+    outputs = outputs_of(linear.model, rows["validation"].examples or ())[validation.rows]
+    return HeldOut(logits_of(task, validation), outputs, scaled_targets(task, validation), "validation")
+
+
+def choose_branch(
+    task: Task, linear: FittedLinear, held_out: HeldOut | None
+) -> tuple[LinearBranch | None, dict[str, Any]]:
+    """Return the linear model as a branch if both together are better on held-out rows by evidence, or if its weight is
+    set; otherwise None; and what report.json has of the choice. Fewer rows than a temperature needs decide nothing.
+    """
     kind = cast("Kind", task.heads.sequence_target)
     set_weight = cast("TextTaskConfig", task.config).linear_weight
     facts = linear.facts | {"weight": set_weight or 0.0, "chosen_on": None}
-    if held_out is None or held_out.n < LEAST_ROWS:
+    if held_out is None or len(held_out.targets) < LEAST_ROWS:
         branch = None if set_weight is None else LinearBranch(linear.model, set_weight, 1.0, facts)
         return branch, facts
-    logits = logits_of(task, held_out)
-    outputs = outputs_of(linear.model, rows["validation"].examples or ())[held_out.rows]
-    targets = scaled_targets(task, held_out)
+    logits, outputs, targets = held_out.network, held_out.linear, held_out.targets
 
     # The loss of both together is compared with that of the network, each at its best temperature.
     weight = set_weight
@@ -120,7 +181,7 @@ def choose_branch(
     alone = float(np.clip(fitted_scale(kind, logits, targets), *SCALES))
     gains = losses_of(kind, logits * alone, targets) - losses_of(kind, together * scale, targets)
     error = float(gains.std(ddof=1)) / len(gains) ** 0.5
-    facts |= {"chosen_on": "validation", "loss_gain": float(gains.mean()), "loss_gain_standard_error": error}
+    facts |= {"chosen_on": held_out.source, "loss_gain": float(gains.mean()), "loss_gain_standard_error": error}
     is_better = gains.mean() > EVIDENCE * error
     if set_weight is None and not is_better:
         return None, facts | {"best_weight": weight}

@@ -28,7 +28,7 @@ from encoderlab.exchange.weights import check_shapes, read_config, read_weights
 from encoderlab.metrics.novelty import NOVELTY_FILE, Novelty
 from encoderlab.model.config import ModelConfig, Pairs, Pooling
 from encoderlab.model.heads import EncoderWithHeads, weight_shapes, without_weights
-from encoderlab.runs.branch import read_branch
+from encoderlab.runs.branch import in_units, read_branch
 from encoderlab.runs.model import UNASSIGNED, Model, Provenance
 from encoderlab.settings import CACHE, REQUIRED, without_folders
 from encoderlab.shipped import shipped_folder, suggestion
@@ -140,15 +140,19 @@ def encoder_alone(model: Model, name: str) -> Model:
 
 
 def in_user_units(model: Model) -> Model:
-    """Return the model with the mean and deviation of a predicted number folded into its last layer."""
+    """Return the model with the mean and deviation of a predicted number folded into its last layer, and its branch."""
     task = model.config.task
     if not isinstance(task, RegressionConfig) or task.mean is None or task.deviation is None:
         return model
     weights = dict(model.network.state_dict())
     weights["sequence_head.weight"] = weights["sequence_head.weight"] * task.deviation
     weights["sequence_head.bias"] = weights["sequence_head.bias"] * task.deviation + task.mean
-    in_units = replace(task, mean=0.0, deviation=1.0).build(model.tokenizer, model.labels, model.shape.reach)
-    return model.with_task(in_units, network_of(model.shape, in_units, weights))
+    scaled = replace(task, mean=0.0, deviation=1.0).build(model.tokenizer, model.labels, model.shape.reach)
+    scaled_model = model.with_task(scaled, network_of(model.shape, scaled, weights))
+    if model.branch is None:
+        return scaled_model
+    linear = in_units(model.branch.model, -task.mean / task.deviation, 1 / task.deviation)
+    return replace(scaled_model, branch=replace(model.branch, model=linear))
 
 
 def network_of(shape: ModelConfig, task: Task, weights: dict[str, Tensor]) -> EncoderWithHeads:

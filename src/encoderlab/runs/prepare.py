@@ -23,6 +23,7 @@ from encoderlab.model.config import ModelConfig, Pairs
 from encoderlab.reports.facts import show_survey
 from encoderlab.reports.training import show_pairs
 from encoderlab.runs.fit_best import HeadAlone, prepare_head_alone, wants_linear_head
+from encoderlab.runs.fit_branch import OutOfFold, check_linear_weight
 from encoderlab.runs.frozen import set_linear_head
 from encoderlab.runs.load_data import TextTokens, Tokens, load_data, pair_facts, splits_to_score, tokenize
 from encoderlab.runs.model import Model, build_network
@@ -59,7 +60,8 @@ class PreparedRun:
     own), and `notes` say what was decided. `data_notes` say which rows are read in part. `rows` are those of `train`
     and of the splits that are scored; the model is `trained_on` those of `train`, and perhaps texts that nobody has
     labelled and names of labels. `fingerprints` are those of what it reads besides the data, by the setting that names
-    it. `head_alone` is compared with the finetuned model or replaces it; None: neither.
+    it. `head_alone` is compared with the finetuned model or replaces it; None: neither. `out_of_fold` is what the
+    better of both predicts of training rows; None: they were not compared so.
     """
 
     requested: RunConfig
@@ -71,6 +73,7 @@ class PreparedRun:
     data_notes: list[str]
     fingerprints: Mapping[str, str]
     head_alone: HeadAlone | None = None
+    out_of_fold: OutOfFold | None = None
 
     def open_run(self) -> AbstractContextManager[Run]:
         """Open the run's folder, new or resumed, with its settings recorded in it."""
@@ -122,6 +125,7 @@ def prepare(typed: RunConfig, processes: Processes, *, scored: bool = True) -> P
         data = load_data(requested, scored=scored)
         names = splits_to_score(requested, data, scored=scored)
         if isinstance(data, Data):
+            check_linear_weight(requested.task, data)
             show_survey(data.description()["splits"])
         if teacher is not None:
             teacher.check(data)
@@ -157,8 +161,9 @@ def prepare(typed: RunConfig, processes: Processes, *, scored: bool = True) -> P
 
     # A head that starts at a linear model, the head alone, a compiled encoder.
     head_alone = None
+    out_of_fold = None
     if isinstance(data, Data) and not config.dry_run:
-        head_alone, more = prepare_head_alone(model, data, rows, trained_on)
+        head_alone, out_of_fold, more = prepare_head_alone(model, data, rows, trained_on)
         notes += more
         notes += start_at_linear_head(model, data, trained_on)
     model.compiled = compile_if_it_pays(model, trained_on)
@@ -167,7 +172,9 @@ def prepare(typed: RunConfig, processes: Processes, *, scored: bool = True) -> P
     notes = as_begun.notes or notes
     for source in (teacher, further):
         fingerprints |= {} if source is None else source.fingerprints()
-    return PreparedRun(requested, data, model, rows, trained_on, notes, data_notes, fingerprints, head_alone)
+    return PreparedRun(
+        requested, data, model, rows, trained_on, notes, data_notes, fingerprints, head_alone, out_of_fold
+    )
 
 
 def open_teacher(config: RunConfig) -> Teacher | None:

@@ -11,13 +11,14 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from encoderlab.baselines.supervised import NGramModel
 from encoderlab.batch import Batch, Prediction
 from encoderlab.metrics.calibration import LEAST_ROWS, fit_temperature
 from encoderlab.metrics.novelty import Novelty, fit_novelty
 from encoderlab.metrics.scores import PredictionScores, SplitScores
 from encoderlab.metrics.texts import ClassificationScores
 from encoderlab.runs.branch import THRESHOLDS
-from encoderlab.runs.fit_branch import FittedLinear, choose_branch, parts
+from encoderlab.runs.fit_branch import FittedLinear, choose_branch, held_out_of, parts
 from encoderlab.runs.model import Model
 from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.rows import ExampleRows, PartOfRows
@@ -32,12 +33,14 @@ LEAST_HELD_OUT = 50
 @dataclass(frozen=True, slots=True)
 class Scored:
     """The scores of each split, and the `model` with what was fitted on validation. `linear_branch` is what report.json
-    says of a linear model beside the network (None: the run has fitted none).
+    says of a linear model beside the network (None: the run has fitted none), and `on_ngrams` that model before it was
+    cut, for the baseline.
     """
 
     model: Model
     scores: Mapping[str, SplitScores]
     linear_branch: dict[str, Any] | None = None
+    on_ngrams: NGramModel | None = None
 
 
 def score(model: Model, rows: Mapping[str, Rows], linear: FittedLinear | None = None) -> Scored:
@@ -65,7 +68,9 @@ def score(model: Model, rows: Mapping[str, Rows], linear: FittedLinear | None = 
         if name not in ("train", "validation"):
             scores[name] = alone.evaluate(split_rows)
     scored = Scored(alone, scores if temperature is None else _with_temperature(scores, temperature))
-    return scored if linear is None else _with_branch(model, linear, scored, rows)
+    if linear is None:
+        return scored
+    return replace(_with_branch(model, linear, scored, rows), on_ngrams=linear.on_ngrams)
 
 
 def _with_branch(model: Model, linear: FittedLinear, alone: Scored, rows: Mapping[str, Rows]) -> Scored:
@@ -74,7 +79,8 @@ def _with_branch(model: Model, linear: FittedLinear, alone: Scored, rows: Mappin
     """
     examples = {name: cast("ExampleRows", split_rows) for name, split_rows in rows.items()}
     before = cast("Mapping[str, PredictionScores]", alone.scores)
-    branch, facts = choose_branch(model, linear, before.get("validation"), examples)
+    held_out = held_out_of(model.task, before, linear, examples)
+    branch, facts = choose_branch(model.task, linear, held_out)
     if branch is None:
         return replace(alone, linear_branch=facts)
     both = replace(model, branch=branch)

@@ -34,20 +34,30 @@ async function openModel() {
   const session = await ort.InferenceSession.create(new Uint8Array(await unpack("model.onnx")));
   // Texts in several windows are told by all of them, and this page reads one.
   const canTell = "{{ novelty_file }}" in packed && graph.windows === null;
-  const known = canTell ? arraysOf(await unpack("{{ novelty_file }}")) : null;
-  return { ort, graph, tokenizer, session, known, unknown: tokenizer.token_to_id(settings.unk_token) };
+  const known = canTell ? arraysOf(await unpack("{{ novelty_file }}"), ["whitening", "means", "held_out"]) : null;
+  const linear = graph.linear ? linearModelOf(await unpackJson("linear.json"), await unpack("linear.safetensors")) : null;
+  return { ort, graph, tokenizer, session, known, linear, unknown: tokenizer.token_to_id(settings.unk_token) };
 }
 
-// Return the arrays of a file of safetensors with 32-bit floats: a header's length in 8 bytes, the header in JSON, and the numbers.
-function arraysOf(content) {
+// Return the arrays of a file of safetensors by their names: a header's length in 8 bytes, the header in JSON, and the numbers.
+function arraysOf(content, names) {
   const start = 8 + Number(new DataView(content).getBigUint64(0, true));
   const header = JSON.parse(new TextDecoder().decode(content.slice(8, start)));
   const arrays = {};
-  for (const name of ["whitening", "means", "held_out"]) {
+  for (const name of names) {
     const [from, to] = header[name].data_offsets;
-    arrays[name] = new Float32Array(content.slice(start + from, start + to));
+    const numbers = content.slice(start + from, start + to);
+    arrays[name] = header[name].dtype === "F16" ? Float32Array.from(new Uint16Array(numbers), ofHalf) : new Float32Array(numbers);
   }
   return arrays;
+}
+
+// Return the number that 16 bits stand for: a sign, five bits of an exponent, and ten of a fraction.
+function ofHalf(bits) {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 0x1f;
+  const fraction = (bits & 0x3ff) / 1024;
+  return sign * (exponent === 0 ? fraction * 2 ** -14 : (1 + fraction) * 2 ** (exponent - 15));
 }
 
 // Return whether a text with this vector is unlike the training texts: further from the nearest class than 19 in 20 of those.
@@ -170,7 +180,9 @@ async function answerTo(model, text, pair) {
   }
   const row = encode(model, text, pair);
   const outputs = await outputsOf(model, row);
-  const nodes = bars(model.graph, Array.from(outputs[model.graph.answer].data));
+  let logits = Array.from(outputs[model.graph.answer].data);
+  if (model.linear !== null) logits = pooledWith(model.linear, logits, text, pair);
+  const nodes = bars(model.graph, logits);
   if (model.known !== null && isUnlikeTraining(model.known, outputs.vectors.data)) {
     const note = "This text is unlike those that the model was trained on, so perhaps no label fits. One in 20 similar texts gets this note too.";
     nodes.splice(1, 0, made("p", "bad", note));
