@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -18,12 +19,24 @@ import pytest
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
+from encoderlab.commands import label as label_command
+from encoderlab.config.commands import PredictionFormat
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.answers import Answer, AnswerJournal
+from encoderlab.runs.labelling import choose_round
+from encoderlab.runs.row_files import WRITERS
+from encoderlab.system import http_service
 from encoderlab.system.files import sha256_of
 from tests.commands.test_select import LABEL_OF, TEXTS, TOPICS
 
 LABELS = f"labels=[{','.join(TOPICS)}]"
+
+
+def ask(address, path, headers=None, **content):
+    headers = {"content-type": "application/json"} | (headers or {})
+    request = urllib.request.Request(f"{address}{path}", json.dumps(content).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        return json.load(reply)
 
 
 class Page:
@@ -43,10 +56,7 @@ class Page:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", self.address), self.process.stderr.read()
 
     def ask(self, path, headers=None, **content):
-        headers = {"content-type": "application/json"} | (headers or {})
-        request = urllib.request.Request(f"{self.address}{path}", json.dumps(content).encode(), headers)
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return json.load(reply)
+        return ask(self.address, path, headers, **content)
 
     def answer(self, state, window="one", label=None, right=True):
         """Answer the text of a state, with the right label unless another one is given."""
@@ -63,6 +73,11 @@ class Page:
                 wrong = text
             state = self.answer(state, label="music", right=text != wrong)
         return wrong, state
+
+    def checked(self, least):
+        """Wait as a person does who reads, until the accuracy of so many labels is on the page."""
+        while not (curve := self.ask("show", window="one")["curve"]) or curve[-1]["n_labels"] < least:
+            time.sleep(0.05)
 
     def refusal(self, path, **content):
         with pytest.raises(urllib.error.HTTPError) as refused:
@@ -156,6 +171,7 @@ def test_answers_that_were_confirmed_survive_kills_at_any_moment(opened, tmp_pat
                 text = state["text"]["texts"][0]
                 state = page.answer(state)
                 confirmed[text] = LABEL_OF[text]
+                time.sleep(0.03)  # so that texts are left when the kill comes
         page.process.wait()
         if (tmp_path / "texts-labelled.csv").exists():
             assert len(read(tmp_path / "texts-labelled.csv")) == len(TEXTS)
@@ -208,6 +224,8 @@ def test_every_text_until_none_is_left_with_guesses_that_are_no_help_where_accur
     while state["text"]:
         shown.append(state["text"])
         state = page.answer(state)
+        if len(shown) in (20, 35, 50):
+            page.checked(len(shown) - 10)
     assert len({text["text_id"] for text in shown}) == len(TEXTS)
     assert [text["reason"] for text in shown[:10]] == ["typical"] * 10
     assert {text["reason"] for text in shown[20:]} == {"unsure", "random"}
@@ -317,6 +335,66 @@ def labelled_texts(folder):
     return {row["text"]: row["label"] for row in read(folder / "texts-labelled.csv") if row["label"]}
 
 
+@pytest.fixture
+def in_this_process(command, tmp_path, monkeypatch, capsys):
+    """Return what opens the page in a thread, and returns its address and what stops it."""
+    write(tmp_path / "texts.csv", [{"text": text} for text, _ in TEXTS])
+    servers = []
+
+    class Server(http_service.uvicorn.Server):
+        def __init__(self, config):
+            super().__init__(config)
+            servers.append(self)
+
+    monkeypatch.setattr(http_service.uvicorn, "Server", Server)
+    page = threading.Thread(target=command, args=("label", "texts.csv", LABELS, "n=4", "port=0", "threads=1"))
+
+    def stop():
+        servers[0].should_exit = True
+        page.join()
+
+    def start():
+        page.start()
+        while not (printed := capsys.readouterr().out):
+            assert page.is_alive()
+            time.sleep(0.05)
+        return printed.split(" ")[0], stop
+
+    yield start
+    stop()
+
+
+@pytest.mark.slow
+def test_while_the_model_is_fitted_the_texts_that_were_next_are_shown(in_this_process, tmp_path, monkeypatch):
+    is_fitted = threading.Event()
+    n_rounds = []
+
+    def slow_round(*known):
+        n_rounds.append(known)
+        assert len(n_rounds) == 1 or is_fitted.wait(60)
+        return choose_round(*known)
+
+    monkeypatch.setattr(label_command, "choose_round", slow_round)
+    address, stop = in_this_process()
+
+    def answered(state):
+        label = LABEL_OF[state["text"]["texts"][0]]
+        return ask(address, "answer", window="one", text_id=state["text"]["text_id"], label=label)
+
+    # The first round of four, and then those of the reserve.
+    state = ask(address, "show", window="one")
+    shown = []
+    for _ in range(30):
+        shown.append(state["text"]["texts"][0])
+        state = answered(state)
+    assert len({*shown}) == 30 == state["labelled"] and len(n_rounds) == 2
+    is_fitted.set()
+    while state["text"]:
+        state = answered(state)
+    stop()
+    assert labelled_texts(tmp_path) == LABEL_OF
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", ["deleted", "emptied", "shortened", "replaced"])
 def test_a_journal_that_vanishes_or_is_changed_while_the_page_is_open_is_noticed_and_loses_nothing(
@@ -364,6 +442,25 @@ def test_labels_are_never_replaced_by_fewer_than_the_file_has(tmp_path, command)
         with pytest.raises(DataError):
             AnswerJournal(output, tmp_path / "texts.csv")
         assert output.read_text() == "four labels"
+
+
+@pytest.mark.slow
+def test_a_file_of_labels_that_a_person_saves_while_it_is_written_is_theirs(in_this_process, tmp_path, monkeypatch):
+    output = tmp_path / "texts-labelled.csv"
+    write_csv = WRITERS[PredictionFormat.csv]
+
+    def write_slowly(*rows):
+        write_csv(*rows)
+        output.write_text("a person's")
+
+    monkeypatch.setitem(WRITERS, PredictionFormat.csv, write_slowly)
+    address, stop = in_this_process()
+    state = ask(address, "show", window="one")
+    while "has been changed" not in state["warning"]:
+        content = {"window": "one", "text_id": state["text"]["text_id"], "label": "money"}
+        state = ask(address, "answer", **content)
+    stop()
+    assert output.read_text() == "a person's"
 
 
 def test_a_second_process_that_adds_to_the_journal_is_noticed(tmp_path):

@@ -19,7 +19,7 @@ from encoderlab.runs import inputs
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import model_folder, open_model
 from encoderlab.system.files import written_whole
-from encoderlab.system.messages import say
+from encoderlab.system.messages import rows_done, say
 
 
 def embed(config: EmbedConfig) -> None:
@@ -38,14 +38,18 @@ def embed(config: EmbedConfig) -> None:
     normalize = model.config.task.normalizes_vectors if config.normalize is None else config.normalize
     examples, total = _examples(config, model)
     n_rows = n_cut = 0
-    with written_whole("output", output) as temporary, temporary.open("wb") as array:
+    with (
+        written_whole("output", output) as temporary,
+        temporary.open("wb") as array,
+        rows_done("embedding", total) as done,
+    ):
         _write_header(array, (0, width))
-        for chunk in inputs.in_chunks(examples, total, "embedding"):
+        for chunk in inputs.chunks_of(examples):
             if model.network.separates_pairs and any(example.paired for example in chunk):
                 problem = "A pair has no single vector: this model reads its texts separately (model.pairs=separate)"
                 raise SettingError(problem, remedy="Embed a file of first texts and one of second texts")
             rows = model.rows(chunk)
-            vectors = model.vectors(rows, config.pooling, normalize=normalize)
+            vectors = model.vectors(rows, config.pooling, normalize=normalize, done=done.update)
             array.write(vectors.astype("<f4", copy=False).data)
             n_rows += len(chunk)
             n_cut += int(rows.truncated().sum())

@@ -1,17 +1,21 @@
 """encoderlab label: label the texts of a file in the browser, the most useful ones first.
 
 An answer is in the journal, on the disk, before its request is answered with the next text. Texts are chosen, and the
-labels are written to the output, in a thread of their own, mostly while a person reads.
+labels are written to the output, in threads of their own, mostly while a person reads. Who is faster than the model is
+shown the texts that the model before would have chosen next.
 """
 
 import asyncio
 import shlex
 import socket
 import sys
-from concurrent.futures import ThreadPoolExecutor
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from encoderlab.commands.select import named_columns, open_pool
 from encoderlab.config.commands import LabelConfig, PredictionFormat
@@ -24,19 +28,23 @@ from encoderlab.runs.answers import Answer, journal_of, opened_journal
 from encoderlab.runs.labelling import (
     SEPARATOR,
     AnsweredElsewhereError,
+    Known,
     Labelling,
-    Round,
+    check_labels,
     choose_round,
     names_in,
     write_labels,
 )
 from encoderlab.runs.pool import Pool
 from encoderlab.runs.row_files import ENDINGS, format_by_name
+from encoderlab.runs.selection import fitted
 from encoderlab.shipped import SHIPPED
 from encoderlab.system import http_service as http
 from encoderlab.system.http_service import HTMLResponse, HTTPException, JSONResponse, Request, Route, Starlette
 
 MOST_LETTERS = 100  # of a label, and of the name of a window
+MOMENT = 0.2  # seconds of a round that the next text may wait for, to be what the newest model chooses
+PAUSE = 9  # of ten parts of the time, in which the output is not written: of 100,000 texts this takes seconds
 EXAMPLE = 'send {"window": "...", "text_id": "...", "label": "..."}'
 
 
@@ -65,7 +73,10 @@ def label(config: LabelConfig) -> None:
             journal.check_output()
             labelling = Labelling(config, pool, vectors, journal)
             _say_what_was_answered(labelling)
-            labelling.add(choose_round(config, vectors, labelling.known()))
+            fitted(np.eye(2), np.arange(2))  # loads what fits models, now that nobody waits
+            known = labelling.known()
+            labelling.add(choose_round(config, vectors, known))
+            labelling.add_checked(check_labels(config, vectors, known))
             _serve(_Afternoon(labelling, form, _finetune_command(config, pool, output)), listening)
 
 
@@ -115,15 +126,22 @@ def _say_what_was_answered(labelling: Labelling) -> None:
 
 
 class _Afternoon:
-    """The state of the page: the labels so far, the thread that chooses and writes, and what it has to say."""
+    """The state of the page: the labels so far, the threads that choose, check and write, and what it has to say."""
 
     def __init__(self, labelling: Labelling, form: PredictionFormat, command: str) -> None:
         self.labelling = labelling
         self.form = form
         self.command = command
         self.warning = ""  # why the output is not written; all answers are in the journal
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="choose")
+        self._choosing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="choose")
+        self._checking = ThreadPoolExecutor(max_workers=1, thread_name_prefix="check")
+        self._writing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="write")
         self._round: asyncio.Task[None] | None = None
+        self._check: asyncio.Task[None] | None = None
+        self._to_check: Known | None = None
+        self._moment_ends = 0.0
+        self._write: Future[None] | None = None
+        self._next_write = 0.0
 
     @property
     def can_finetune(self) -> bool:
@@ -132,35 +150,62 @@ class _Afternoon:
 
     async def text_for(self, window: str) -> int | None:
         """Return the row to show in a window; None if every text has an answer. Starts to choose more in good time."""
+        loop = asyncio.get_running_loop()
         while True:
             row = self.labelling.show(window)
             if self.labelling.wants_round() and self._round is None:
                 self._round = asyncio.create_task(self._choose())
-            if row is not None or self._round is None:
+                self._moment_ends = loop.time() + MOMENT
+            if row is not None:
                 return row
-            await asyncio.shield(self._round)
+            if self._round is not None:
+                chosen, _ = await asyncio.wait({self._round}, timeout=max(self._moment_ends - loop.time(), 0.0))
+                row = None if chosen else self.labelling.show_from_reserve(window)
+                if row is not None:
+                    return row
+                if self._round is not None:
+                    await asyncio.shield(self._round)
+            elif self._check is not None:  # it may ask for a label again
+                await asyncio.shield(self._check)
+            else:
+                return None
 
     async def _choose(self) -> None:
-        """Fit the model again, queue the texts that it chooses, and write the labels."""
+        """Fit the model again, and queue the texts that it chooses; then let it be checked."""
         labelling = self.labelling
-        loop = asyncio.get_running_loop()
+        known = labelling.known()
         try:
-            work = (choose_round, labelling.config, labelling.vectors, labelling.known())
-            chosen: Round = await loop.run_in_executor(self._thread, *work)
-            labelling.add(chosen)
+            work = (choose_round, labelling.config, labelling.vectors, known)
+            labelling.add(await asyncio.get_running_loop().run_in_executor(self._choosing, *work))
+        finally:
+            self._round = None
+            self._to_check = known
+            self._check = self._check or asyncio.create_task(self._check_rounds())
+
+    async def _check_rounds(self) -> None:
+        """Check the labels of the newest round, while there is one, and write them unless they just were."""
+        labelling = self.labelling
+        try:
+            while self._to_check is not None:
+                work = (check_labels, labelling.config, labelling.vectors, self._to_check)
+                self._to_check = None
+                labelling.add_checked(await asyncio.get_running_loop().run_in_executor(self._checking, *work))
+                if (self._write is None or self._write.done()) and time.monotonic() >= self._next_write:
+                    self._write = self._writing.submit(self.write_answers, {**labelling.answers})
         except UserError as error:  # the disk does not take a point of the curve; the next answer will say so
             self.warning = str(error)
         finally:
-            self._round = None
-        await loop.run_in_executor(self._thread, self.write_answers, labelling.answers)
+            self._check = None
 
     def end(self) -> None:
-        """Write the labels to the output, once the thread has ended."""
-        self._thread.shutdown()
+        """Write the labels to the output, once the threads have ended."""
+        for threads in (self._choosing, self._checking, self._writing):
+            threads.shutdown()
         self.write_answers(self.labelling.answers)
 
     def write_answers(self, answers: dict[int, Answer]) -> None:
         """Write the labels to the output; if that fails, `warning` says why."""
+        started = time.monotonic()
         try:
             if answers:
                 several = self.labelling.config.several
@@ -168,12 +213,14 @@ class _Afternoon:
             self.warning = ""
         except UserError as error:
             self.warning = str(error)
+        finally:
+            now = time.monotonic()
+            self._next_write = now + PAUSE * (now - started)
 
     def shown(self, row: int | None) -> dict[str, Any]:
         """Return what the page shows, in JSON values."""
         labelling = self.labelling
         labels = labelling.labels
-        answers = labelling.answers
         text = None
         if row is not None:
             text = {
@@ -183,14 +230,12 @@ class _Afternoon:
                 "guess": labelling.guess(row),
                 "label": labelling.own_label(row),
             }
-        n_labelled = len(labelling.label_of)
-        n_skipped = sum(answer.label is None for answer in answers.values())
         return {
             "text": text,
             "labels": [{"name": name, "count": n} for name, n in labels.items()],
-            "labelled": n_labelled,
-            "skipped": n_skipped,
-            "left": len(labelling.pool.candidates) - len(answers),
+            "labelled": labelling.n_labelled,
+            "skipped": labelling.n_skipped,
+            "left": len(labelling.pool.candidates) - len(labelling.answers),
             "curve": [asdict(point) for point in labelling.journal.curve],
             "command": self.command if self.can_finetune else "",
             "warning": self.warning or labelling.journal.taken_notice(),
@@ -209,7 +254,7 @@ def _serve(afternoon: _Afternoon, listening: socket.socket) -> None:
         if afternoon.warning:
             _say(afternoon.warning)
         elif journal.answers:
-            n_labelled = counted(len(afternoon.labelling.label_of), "text")
+            n_labelled = counted(afternoon.labelling.n_labelled, "text")
             line = f"Finetune now: {afternoon.command}" if afternoon.can_finetune else "A model needs two labels"
             _say(f"wrote {journal.output}: {n_labelled} with a label. {line}")
 

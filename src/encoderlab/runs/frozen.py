@@ -29,6 +29,7 @@ from encoderlab.runs.model_folder import read_model
 from encoderlab.shipped import SHIPPED, shipped_folder
 from encoderlab.system.device import Compute
 from encoderlab.system.files import atomic_write, differing_files, write_manifest
+from encoderlab.system.messages import rows_done
 from encoderlab.tasks.rows import ExampleRows
 
 if TYPE_CHECKING:
@@ -66,13 +67,20 @@ def share_unknown(encoder: Model, split: Split) -> float:
     return float((ids == encoder.tokenizer.unk_id).sum() / max(len(ids), 1))
 
 
-def vectors_of_texts(encoder: Model, examples: Sequence[TextExample]) -> np.ndarray:
-    """Return a vector of length 1 for each text; for a pair, the comparison of both texts' vectors."""
-    first = encoder.vectors(encoder.rows([TextExample(example.text) for example in examples]), normalize=True)
+def vectors_of_texts(
+    encoder: Model, examples: Sequence[TextExample], done: Callable[[int], None] = lambda _: None
+) -> np.ndarray:
+    """Return a vector of length 1 for each text; for a pair, the comparison of both texts' vectors.
+
+    `done` is told how many texts, or texts of pairs, each batch had.
+    """
+    texts = [TextExample(example.text) for example in examples]
+    first = encoder.vectors(encoder.rows(texts), normalize=True, done=done)
     if not examples or examples[0].text_pair is None:
         return first
     seconds = [TextExample(example.text_pair or "") for example in examples]
-    both = torch.from_numpy(np.concatenate([first, encoder.vectors(encoder.rows(seconds), normalize=True)]))
+    second = encoder.vectors(encoder.rows(seconds), normalize=True, done=done)
+    both = torch.from_numpy(np.concatenate([first, second]))
     return compared(both).numpy() / first.shape[1] ** 0.5
 
 
@@ -111,12 +119,13 @@ def _write_vectors(path: Path, model: Model, split: Split) -> None:
     """Write the vectors as a NumPy array."""
     vectors: np.memmap | None = None
     n_done = 0
-    for some in inputs.in_chunks(split.of_texts(), len(split), "embedding"):
-        some_vectors = vectors_of_texts(model, some)
-        if vectors is None:
-            vectors = open_memmap(path, "w+", np.float32, (len(split), some_vectors.shape[1]))
-        vectors[n_done : n_done + len(some)] = some_vectors
-        n_done += len(some)
+    with rows_done("embedding", len(split) * (2 if split.paired else 1)) as done:
+        for some in inputs.chunks_of(split.of_texts()):
+            some_vectors = vectors_of_texts(model, some, done.update)
+            if vectors is None:
+                vectors = open_memmap(path, "w+", np.float32, (len(split), some_vectors.shape[1]))
+            vectors[n_done : n_done + len(some)] = some_vectors
+            n_done += len(some)
     assert vectors is not None, "the split has texts"
     vectors.flush()
 

@@ -18,7 +18,6 @@ from encoderlab.data.formats import Dialect, Format, encoding_of, format_of, is_
 from encoderlab.data.remote import local_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.model import Model
-from encoderlab.system.messages import rows_done
 
 # Rows are sorted by length in chunks of this many, or of fewer long ones: enough for batches without padding (with
 # 16,384 phrases of film reviews 1% is padding, with 4,096 it is 3%), and memory does not grow with the input.
@@ -161,14 +160,6 @@ def with_text(examples: Iterable[Example]) -> list[Example]:
         if has_text:
             kept.append(example)
     return kept
-
-
-def in_chunks(examples: Iterable[Text], total: int | None, doing: str) -> Iterator[list[Text]]:
-    """Yield the examples in `chunks_of` them, and show on standard error how many are done."""
-    with rows_done(doing, total) as done:
-        for chunk in chunks_of(examples):
-            yield chunk
-            done.update(len(chunk))
 
 
 def chunks_of(examples: Iterable[Text], most_characters: int = CHARACTERS_AT_A_TIME) -> Iterator[list[Text]]:

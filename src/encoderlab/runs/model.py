@@ -358,11 +358,16 @@ class Model:
         return [outputs[row] for row in range(len(rows))]
 
     def vectors(
-        self, rows: ExampleRows, pooling: VectorPooling | None = None, *, normalize: bool = False
+        self,
+        rows: ExampleRows,
+        pooling: VectorPooling | None = None,
+        *,
+        normalize: bool = False,
+        done: Callable[[int], None] = lambda _: None,
     ) -> np.ndarray:
         """Return the vector of each row, [rows, d_model]; for a row in several windows, the mean of theirs.
 
-        Without a `pooling`, it is pooled as `vector_pooling` says.
+        Without a `pooling`, it is pooled as `vector_pooling` says. `done` is told how many rows each batch had.
         """
         if pooling is None:
             pooling = self.vector_pooling
@@ -370,6 +375,7 @@ class Model:
         vectors = np.empty((len(rows), self.shape.d_model), np.float32)
         for batch, encoded in predict_batches(self.scoring_batches(rows), encode, self.compute):
             vectors[batch.rows.cpu().numpy()] = encoded
+            done(len(batch.rows))
         return vectors
 
     @torch.inference_mode()

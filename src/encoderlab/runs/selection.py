@@ -9,7 +9,7 @@ k-means spreads them out, so that they do not ask the same thing twice. `python 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,10 +42,11 @@ Probabilities = Callable[[np.ndarray], np.ndarray]  # of the rows with these ind
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The rows to label, in the order of the file, and the reason for each."""
+    """The rows to label, in the order of the file, and the reason for each; and the rows that would be next."""
 
     rows: np.ndarray
     reasons: list[Reason]
+    reserve: dict[int, Reason] = field(default_factory=dict)
 
 
 def choose_rows(
@@ -57,8 +58,11 @@ def choose_rows(
     seed: int,
     probabilities: Probabilities | None = None,
     unsure_per_chosen: int = UNSURE_PER_CHOSEN,
+    n_reserve: int = 0,
 ) -> Chosen:
     """Return `n` of the `candidates`, which are indices of rows without a label: all of them if they are not more.
+
+    Up to `n_reserve` others would be next by what is known now, the same share of them drawn at random.
 
     `vectors` has a row for each text, of length 1. Without `probabilities`, rows are chosen because they are typical.
     """
@@ -70,15 +74,26 @@ def choose_rows(
     others = np.setdiff1d(candidates, drawn)
     n_others = n - n_random
     reason = Reason.typical
+    ranked = others
+    most = len(others)
     if probabilities is not None:
         reason = Reason.unsure
         most = unsure_per_chosen * n_others
-        others = _least_sure(others, most, probabilities)
-    spread = _spread(vectors, others, n_others, generator)
-
+        ranked = _least_sure(others, most + n_reserve, probabilities)
+    spread = _spread(vectors, ranked[:most], n_others, generator)
     reasons = dict.fromkeys(drawn.tolist(), Reason.random) | dict.fromkeys(spread.tolist(), reason)
+
+    # Those that are next: drawn at random, and typical or unsure ones, in any order.
+    left = np.setdiff1d(others, spread)
+    at_random = generator.choice(left, min(round(n_reserve * random_share), len(left)), replace=False)
+    ranked = ranked[~np.isin(ranked, [*spread, *at_random])]
+    n_further = min(n_reserve - len(at_random), len(ranked))
+    further = ranked[:n_further] if probabilities is not None else _spread(vectors, ranked, n_further, generator)
+    next_ones = dict.fromkeys(at_random.tolist(), Reason.random) | dict.fromkeys(further.tolist(), reason)
+    reserve = {row: next_ones[row] for row in generator.permutation([*next_ones]).tolist()}
+
     rows = sorted(reasons)
-    return Chosen(np.array(rows, np.int64), [reasons[row] for row in rows])
+    return Chosen(np.array(rows, np.int64), [reasons[row] for row in rows], reserve)
 
 
 def classifier_of(vectors: np.ndarray, labels: np.ndarray) -> Probabilities:
