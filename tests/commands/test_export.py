@@ -5,6 +5,7 @@ run=.
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -209,6 +210,20 @@ def test_the_folder_is_complete_and_its_card_shows_how_to_use_it(command, finish
     code = card.partition("```python\n")[2].partition("```")[0].replace("path/to/this/folder", "a folder")
     exec(code, {})
     assert "README.md" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_card_of_a_model_of_pairs_shows_a_pair_with_each_library(command, finished, tmp_path, capsys):
+    pytest.importorskip("sentence_transformers")
+    run = finished(ClassificationConfig(name="moods"), paired=True)
+    command("export", f"run={run}", "path=there")
+    card = (tmp_path / "there" / "README.md").read_text(encoding="utf-8").replace("path/to/this/folder", "there")
+    programs = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    assert len(programs) == 2 and all("And another." in program for program in programs)
+    exec(programs[0], by_transformers := {})
+    exec(programs[1], by_sentences := {})
+    chances = by_sentences["model"].predict([("A text.", "And another.")], apply_softmax=True)[0]
+    assert chances.tolist() == pytest.approx(by_transformers["output"].logits[0].softmax(-1).tolist(), abs=1e-5)
 
 
 def test_the_card_shows_how_pytorch_quantizes_all_but_the_layer_with_large_inputs(command, finished, tmp_path):

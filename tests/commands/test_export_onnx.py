@@ -3,6 +3,7 @@ run does.
 """
 
 import json
+import os
 import subprocess
 import sys
 
@@ -73,6 +74,19 @@ def test_program_and_predict_say_of_the_folder_what_the_run_says(
             assert alone["probabilities"] == pytest.approx(mine["probabilities"], abs=closeness)
         elif form == "onnx":
             assert " ".join(alone["predicted"]) == again["predicted"] == mine["predicted"]
+
+
+def test_the_program_takes_its_number_of_threads_from_omp_num_threads(command, brackets_run, tmp_path):
+    command("export", f"run={brackets_run}", "format=onnx", "path=there")
+    reads = "import sys; sys.path.insert(0, 'there'); from pathlib import Path; import predict; "
+    reads += "session = predict.session_of(Path('there/onnx/model.onnx')); "
+    reads += "print(session.get_session_options().intra_op_num_threads)"
+    for threads in ("1", "3"):
+        environment = os.environ | {"OMP_NUM_THREADS": threads}
+        done = subprocess.run(
+            [sys.executable, "-c", reads], capture_output=True, text=True, check=True, env=environment
+        )
+        assert done.stdout.strip() == threads
 
 
 def test_8_bits_are_smaller_and_what_changes_is_printed(command, brackets_run, tmp_path, capsys):

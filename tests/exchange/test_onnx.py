@@ -76,6 +76,15 @@ def test_every_architecture_gives_the_same_outputs_for_every_batch_size_and_leng
     assert path.parent.glob("*").__next__() == path
 
 
+def test_a_graph_is_written_for_onnxruntime_1_17_and_later(written):
+    import onnx
+
+    _, path, _ = written
+    graph = onnx.load(path)
+    opsets = {one.domain: one.version for one in graph.opset_import}
+    assert graph.ir_version <= 9 and opsets[""] <= 20
+
+
 def test_a_graph_with_other_weights_is_noticed(written, make_model):
     whole, path, _ = written
     before = {name: weight.clone() for name, weight in whole.state_dict().items()}

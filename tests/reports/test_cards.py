@@ -33,6 +33,7 @@ TRANSFORMERS += [
 ]
 TRANSFORMERS += [{"architectures": ["BertForSequenceClassification"], "thresholds": {"yes": 0.3}}]
 EXPORTS = [("transformers", fields, {}) for fields in TRANSFORMERS]
+EXPORTS += [("transformers", fields, {"paired": True}) for fields in TRANSFORMERS]
 EXPORTS += [("onnx", ONNX, {"opened": True, "change": "2.0 MB less", "windows": WINDOWS, "max_length": 32})]
 
 

@@ -23,7 +23,6 @@ from encoderlab.linear.choice import Choice, choose
 from encoderlab.linear.model import Kind, LinearModel, fit, quietly
 from encoderlab.metrics import scores_of_predictions
 from encoderlab.metrics.calibration import DEFAULT, ThresholdRule, fit_thresholds
-from encoderlab.metrics.texts import predict_from
 
 # Beyond these a linear model would take longer than many a training run.
 MOST_ROWS = 200_000
@@ -346,7 +345,7 @@ def _predicted(
         threshold = data.threshold.on(on_validation, _labels(data.validation) == data.positive)
     else:
         threshold = DEFAULT
-    return predict_from(chances, threshold, data.positive), chances
+    return np.where(chances >= threshold, data.positive, 1 - data.positive), chances
 
 
 def _majority(data: _Data) -> tuple[np.ndarray, np.ndarray | None]:

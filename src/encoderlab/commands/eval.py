@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -18,10 +19,12 @@ from encoderlab.data.token_store import tokenize_examples
 from encoderlab.errors import DataError, UserError
 from encoderlab.metrics.pretraining import PretrainingScores
 from encoderlab.metrics.scores import PredictionScores, SplitScores
+from encoderlab.reports.slices import scores_by_column
 from encoderlab.reports.training import build_report, show_report, write_encoder_report, write_report
 from encoderlab.runs.explain import word_importance
 from encoderlab.runs.finish import pretraining_report
 from encoderlab.runs.fit import Result
+from encoderlab.runs.gate import compared, open_older, refuse_worse
 from encoderlab.runs.load_data import DocumentTokens, TextTokens, load_documents
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import open_model
@@ -34,7 +37,11 @@ from encoderlab.training.batches import EVALUATION_SEED, Rows
 
 
 def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> Run:
-    """Score the run into a run folder of its own. Raises DataError if the split has no labels, or others."""
+    """Score the run into a run folder of its own, and compare it with an older one if the settings name one.
+
+    Raises DataError if the split has no labels, or others; UserError, once everything is written, if the run is worse
+    than the older one by more than allowed.
+    """
     processes.broadcast_from_main(lambda: check_free(config.run_dir))
     model = open_model(config, processes)
     model.task.metrics()  # refuses an encoder without a head, before any data is read
@@ -44,6 +51,7 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> Run:
     if model.config.task.of_vectors:
         problem = f"{config.run} was trained beside the encoder it started from, and cannot be scored without it"
         raise DataError(problem, remedy="See the scores in its report.json, or finetune it on a task")
+    older = open_older(config, model)
     if model.config.task.of_documents:
         return _eval_on_documents(config, model, processes)
 
@@ -52,28 +60,42 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> Run:
         data, split = _rows_to_score(config, model)
         tokens = TextTokens(data, model.tokenizer, [split], config.cache)
         rows = tokens.rows(model.task)[split]
-        known = _trained_on(config, model, data, split)
+        known = _trained_on(model, data.split(split), config.cache, data if config.dataset is None else None)
 
     # All processes score; the main one writes the report.
+    against = None
     with _new_run(config, model, data) as run:
         others = _scores_of_others(model, data.split(split), known)
         scores, result = _score(model, config, rows)
         if processes.is_main:
-            seen = {"n": int(known.sum()), "scores_without": others} if known.any() else {}
-            _report(run, config, model, data, split, rows, cast("PredictionScores", scores), result, seen)
+            scores = cast("PredictionScores", scores)
+            extra: dict[str, Any] = {}
+            if known.any():
+                extra["trained_on"] = {"split": split, "n": int(known.sum()), "scores_without": others}
+            if older is not None:
+                older_knows = int(_trained_on(older, data.split(split), config.cache).sum())
+                against = compared(config, older, data.split(split), scores, model.config.seed)
+                extra["against"] = against | {"trained_on": older_knows}
+            columns = (config.dataset or model.own_dataset).slice_columns
+            if columns:
+                extra["slices"] = scores_by_column(scores, data.split(split).carried, columns, model.config.seed)
+            _report(run, config, model, data, split, rows, scores, result, extra)
+    if against is not None:
+        refuse_worse(config, against)
     return run
 
 
-def _trained_on(config: EvalConfig, model: Model, data: Data, split: str) -> np.ndarray:
-    """Return which rows of a split have the texts of training rows, as far as these can be read: bool [rows]."""
-    trained = data
-    if config.dataset is not None:
-        try:
-            trained = model.own_dataset.load(config.cache, model.config.task.target)
-        except UserError as error:
-            say(f"whether rows were trained on is not known: {error}")
-            return np.zeros(len(data.split(split)), bool)
-    return np.isin(hashed(data.split(split)).texts, hashed(trained.split("train")).texts)
+def _trained_on(model: Model, scored: Split, cache: Path, own: Data | None = None) -> np.ndarray:
+    """Return which `scored` rows have the texts of the model's training rows, as far as these can be read: bool [rows].
+
+    `own` is the model's own dataset, if it has been read.
+    """
+    try:
+        trained = own or model.own_dataset.load(cache, model.config.task.target)
+    except UserError as error:
+        say(f"whether rows were trained on is not known: {error}")
+        return np.zeros(len(scored), bool)
+    return np.isin(hashed(scored).texts, hashed(trained.split("train")).texts)
 
 
 def _scores_of_others(model: Model, split: Split, known: np.ndarray) -> dict[str, float]:
@@ -93,31 +115,39 @@ def _report(
     rows: ExampleRows,
     scores: PredictionScores,
     result: Result,
-    seen: Mapping[str, Any],
+    extra: Mapping[str, Any],
 ) -> None:
-    """Write and show the report of an evaluation on labelled rows."""
+    """Write and show the report of an evaluation on labelled rows; `extra` is what it holds besides."""
     reading = model.task.reading_note(split, rows)
     data_notes = [reading] if reading else []
     notes = list(data_notes)
     if data.labels != model.labels:
         matched = f"{model.labels} are matched with the dataset's {data.labels}, in this order"
         notes.append(f"The model's labels {matched}")
-    if seen:
-        without = seen["scores_without"].get(scores.main_score)
-        said = (
-            ""
-            if without is None
-            else f". Without them {scores.main_score} is {without:.3f} ({scores.n - seen['n']:,} rows)"
-        )
-        notes.append(f"{seen['n']:,} of {scores.n:,} rows of {split} have texts that the model was trained on{said}")
+    notes += _notes_on_known_rows(scores, extra)
     summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, dataset=config.dataset)
     report = build_report({**summary, "data_notes": data_notes}, {split: scores}, {})
-    if seen:
-        report["trained_on"] = {"split": split, **seen}
+    report |= extra
     facts = run_facts(run)
     write_report(run.folder, report, facts, data.split(split), scores, partial(word_importance, model))
     files = run.files("page", "report", "predictions", "plots")
     show_report(report, files, [f"encoderlab predict run={shlex.quote(config.run)} text='...'"])
+
+
+def _notes_on_known_rows(scores: PredictionScores, extra: Mapping[str, Any]) -> list[str]:
+    """Return sentences on rows that the model, or the older one, was trained on."""
+    notes = []
+    if "trained_on" in extra:
+        seen = extra["trained_on"]
+        without = seen["scores_without"].get(scores.main_score)
+        rest = f"{scores.n - seen['n']:,} rows"
+        said = "" if without is None else f". Without them {scores.main_score} is {without:.3f} ({rest})"
+        n_rows = f"{seen['n']:,} of {scores.n:,} rows of {seen['split']}"
+        notes.append(f"{n_rows} have texts that the model was trained on{said}")
+    if extra.get("against", {}).get("trained_on"):
+        n_rows = f"{extra['against']['trained_on']:,} of {scores.n:,} rows"
+        notes.append(f"{n_rows} have texts that the older model was trained on, so the comparison favours it")
+    return notes
 
 
 def _eval_on_documents(config: EvalConfig, model: Model, processes: Processes) -> Run:

@@ -76,7 +76,7 @@ def _export_to_huggingface(config: ExportConfig, path: Path) -> Path:
     extended = _extended(config, opened, model)
     fields, weights = to_folder(as_huggingface(extended), model.tokenizer.pad_id)
     fields |= model.config.task.exported_thresholds
-    about = {"windows": task.windows, "max_length": task.max_length}
+    about = {"windows": task.windows, "max_length": task.max_length, "paired": bool(model.origin.paired)}
     with written_whole("path", path) as temporary:
         temporary.mkdir(parents=True)
         write_json(temporary / "config.json", fields)

@@ -197,6 +197,12 @@ class EvalConfig(OpenRunConfig):
 
     split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.")
     dataset: DatasetConfig | None = setting(None, "Another dataset to score on; null: the run's own.")
+    against: str | None = setting(
+        None, "An older run (or model folder) to compare with, prediction by prediction on the same rows."
+    )
+    allowed_drop: float | None = setting(
+        None, "With against: end with exit code 1 if the main score is worse by more than this.", minimum=0
+    )
     run_dir: str | None = setting(None, RUN_DIR)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -17,7 +18,7 @@ from encoderlab.data.data import MAIN_SPLITS, VALIDATION_FRACTION, Data
 from encoderlab.data.documents import Documents, as_documents
 from encoderlab.data.examples import Folded, Split
 from encoderlab.data.splits import assign_folds, held_out_parts, nested_share, parse_fold
-from encoderlab.errors import DataError, SettingError
+from encoderlab.errors import DataError, SettingError, closest
 from encoderlab.settings import check_settings, setting
 
 if TYPE_CHECKING:
@@ -140,6 +141,11 @@ class DatasetConfig(ABC):
         return Dialect()
 
     @property
+    def slice_columns(self) -> list[str]:
+        """Return the columns by whose values reports show scores too."""
+        return []
+
+    @property
     def row_seed(self) -> int:
         """Return the seed that decides which training rows go where."""
         return 0
@@ -216,6 +222,9 @@ class ColumnDataset(DatasetConfig):
     )
     strip_html: bool = setting(False, "Remove HTML from texts: tags, comments, scripts, and names such as &amp;.")
     group: str | None = setting(None, "A column such as an author: rows with the same value are held out together.")
+    slices: list[str] | None = setting(
+        None, "Columns such as [language,month]: the report also has the score of each of their values."
+    )
     validation_fraction: float | None = setting(
         None,
         "Share of training rows to hold out if there is no validation split; null: 0.1, but none in a run with a test "
@@ -363,11 +372,16 @@ class ColumnDataset(DatasetConfig):
                 undivided = partial(_take_all_but, train, part, part_of.get("test"))
 
         by_name = {name: by_name[name] for name in (*MAIN_SPLITS, *by_name) if name in by_name}
+        self._check_slices(by_name)
         return Data(by_name, splits.labels, origin, splits.folded, decided or {}, undivided)
 
     @property
     def leaves_validation_open(self) -> bool:
         return self.validation_fraction is None
+
+    @property
+    def slice_columns(self) -> list[str]:
+        return self.slices or []
 
     @property
     def row_seed(self) -> int:
@@ -378,6 +392,17 @@ class ColumnDataset(DatasetConfig):
         """Return the share of the training rows that becomes each split, if there is none of that name."""
         validation = VALIDATION_FRACTION if self.validation_fraction is None else self.validation_fraction
         return {"test": self.test_fraction, "validation": validation}  # the test rows do not depend on the others
+
+    def _check_slices(self, by_name: Mapping[str, Split]) -> None:
+        """Raise DataError if a split lacks a column of `slices`."""
+        for name, split in by_name.items():
+            existing = [] if split.carried is None else split.carried.column_names
+            for column in self.slice_columns:
+                if column not in existing:
+                    near = closest(column, existing)
+                    problem = f"The rows of {name} have no further column {column!r} (dataset.slices)"
+                    remedy = f"Did you mean {near}?" if near else "Remove it from dataset.slices"
+                    raise DataError(problem, allowed=", ".join(existing) or "none", remedy=remedy)
 
     def kept_together(self, split: Split) -> list[Any] | None:
         """Return the value of `group` in each row. Raises DataError if there is no such column."""

@@ -149,13 +149,15 @@ def target_of(fields: dict[str, Any], classes: int) -> TargetKind:
 
 
 def thresholds_of(fields: dict[str, Any], labels: list[str]) -> tuple[dict[str, float] | None, str | None]:
-    """Return what our export records, or None: thresholds (of all labels or the positive one), and the positive one."""
+    """Return what our export records, or None: the thresholds of labels, and which of two is the positive one."""
     named = fields.get("thresholds")
     positive = fields.get("positive_label")
     positive = positive if len(labels) == 2 and positive in labels else None
     if not isinstance(named, dict) or not all(isinstance(one, int | float) for one in named.values()):
         return None, positive
-    return named if set(named) in (set(labels), {positive}) else None, positive
+    is_set = fields.get("problem_type") == PROBLEM_TYPES["label_set"]  # in which each label has one
+    fits = set(named) == set(labels) if is_set else set(named) <= set(labels)
+    return {label: float(value) for label, value in named.items()} if fits else None, positive
 
 
 def format_for(config: ModelConfig, heads: HeadSizes) -> FamilyFormat:

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     import onnx
     import onnxruntime
 
-OPSET = 20  # read by onnxruntime since 1.17 (2024); the first with Gelu, without which 8 bits took 1.3 times as long
+# Read by onnxruntime since 1.17 (2024). This opset is the first with Gelu, without which 8 bits took 1.3 times as long;
+# PyTorch's exporter writes version 10 of the file format, which 1.17 refuses, and uses nothing of it.
+OPSET = 20
+IR_VERSION = 9
 SCOPES = "pkg.torch.onnx.name_scopes"  # PyTorch's exporter notes in it which modules a node belongs to
 # The product that stays at 32 bits among 8-bit ones: its inputs have outliers, which leave the others few of the 256
 # steps. From mini-en, it caused half or more of the error (benchmarks/RESULTS.md).
@@ -122,6 +125,7 @@ def write_graph(whole: WholeModel, path: Path) -> None:
         for node in program.model.graph:  # the exporter's stack traces name folders of this machine
             for note in node.metadata_props.keys() - {SCOPES}:
                 del node.metadata_props[note]
+        program.model.ir_version = IR_VERSION
         program.save(path, external_data=weights > LARGEST_GRAPH)
 
 

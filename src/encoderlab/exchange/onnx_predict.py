@@ -4,10 +4,11 @@ line.
 Needs numpy, onnxruntime and tokenizers. A tab separates the two texts of a pair. Each prediction is a line of JSON. If
 the folder has a linear.json, a linear model of n-grams is pooled with the graph. If it has a novelty.safetensors,
 --unlike-training=0.05 as the first argument gives no label to texts unlike those the model was trained on, at the price
-of about 5% of the others.
+of about 5% of the others. OMP_NUM_THREADS sets the number of threads.
 """
 
 import json
+import os
 import re
 import sys
 from collections import Counter
@@ -35,9 +36,7 @@ def predict(texts: list[str], folder: Path, unlike_training: float | None = None
     linear = linear_model(folder) if config["linear"] else None
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))  # also truncates, and pads
     tokenizer.encode_special_tokens = True  # "[MASK]" in a text is text
-    slower = ["SkipLayerNormFusion"]
-    graph = folder / config["file"]
-    session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"], disabled_optimizers=slower)
+    session = session_of(folder / config["file"])
     no_text: dict = {"predicted": None}
     if config["problem_type"] != "regression":
         no_text["probabilities"] = dict.fromkeys(config["id2label"].values())
@@ -67,6 +66,16 @@ def predict(texts: list[str], folder: Path, unlike_training: float | None = None
     return predictions
 
 
+def session_of(graph: Path) -> onnxruntime.InferenceSession:
+    """Return the graph, opened; onnxruntime has threads of its own, and does not read OMP_NUM_THREADS for them."""
+    options = onnxruntime.SessionOptions()
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    if threads.isdecimal():
+        options.intra_op_num_threads = int(threads)  # 0: one for each core
+    slower = ["SkipLayerNormFusion"]
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"], disabled_optimizers=slower)
+
+
 def prediction(config: dict, read: tokenizers.Encoding, logits: np.ndarray) -> dict:
     """Return the prediction of one text from its logits: [classes], or those of each token, [length, classes]."""
     labels = list(config["id2label"].values())
@@ -85,9 +94,9 @@ def prediction(config: dict, read: tokenizers.Encoding, logits: np.ndarray) -> d
     chances = dict(zip(labels, probabilities.tolist(), strict=True))
     least = config.get("thresholds", {})
     predicted = [label for label in labels if chances[label] >= least.get(label, 2)]
-    if not several:  # with two labels, one may have a threshold; below it the other is predicted
-        others = [label for label in labels if label not in least]
-        predicted = (predicted or others)[0] if least else max(labels, key=lambda label: chances[label])
+    if not several:  # the label that is furthest above its threshold; else the likeliest without one, if there is any
+        others = [label for label in labels if label not in least] or labels
+        predicted = max(predicted or others, key=lambda label: chances[label] / max(least.get(label, 1), 1e-300))
     return {"predicted": predicted, "probabilities": chances}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,21 +31,26 @@ class ClassificationScores(ClassScores):
     they are not known.
 
     `positive` is the id of the class that scores of two classes are about, such as `f1`; None for other numbers of
-    classes. `threshold` is the probability from which it is predicted, None if the more probable class is. Logits were
-    divided by the `temperature`, None: by none.
+    classes. `thresholds` are the probabilities from which classes are predicted, by name; see `predict_from`. Logits
+    were divided by the `temperature`, None: by none.
     """
 
     NAMES = ("accuracy", "f1_macro", "f1_weighted", "matthews")
     main_score: str = "accuracy"
     probabilities: np.ndarray | None = None
     positive: int | None = None
-    threshold: float | None = None
+    thresholds: Mapping[str, float] = field(default_factory=dict)
     temperature: float | None = None
 
     @property
     def positive_label(self) -> str | None:
         """Return the name of the `positive` class."""
         return None if self.positive is None else self.label_names[self.positive]
+
+    @property
+    def threshold(self) -> float | None:
+        """Return the threshold of the `positive` class; None if it has none."""
+        return self.thresholds.get(self.positive_label or "")
 
     def kinds(self, *others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ids, counts = np.unique(np.stack([self.labels, self.predicted, *others]), axis=1, return_counts=True)
@@ -89,14 +94,14 @@ def classification_scores(
 class ClassificationMetrics(TextMetrics):
     """Scores one prediction for each row.
 
-    Of two classes, `positive` is the id of the one that `f1` and `roc_auc` are about, and `threshold` says from which
-    probability on it is predicted; one not known is fitted on the scored rows. None: the more probable class is.
+    Of two classes, `positive` is the id of the one that `f1` and `roc_auc` are about. `thresholds` say from which
+    probability on a class is predicted, by its id; one not known is fitted on the scored rows.
     """
 
     labels: list[str]
     main_score: str = "accuracy"
     positive: int = 1
-    threshold: ThresholdRule | None = None
+    thresholds: Mapping[int, ThresholdRule] = field(default_factory=dict)
 
     def scores(self, kept: Sequence[tuple[Tensor, ...]]) -> ClassificationScores:
         """Return `loss` (mean cross entropy of a row, in nats), `accuracy`, `f1_macro`, `f1_weighted` and `matthews`
@@ -110,26 +115,24 @@ class ClassificationMetrics(TextMetrics):
         refuse_non_finite(losses)
         labels = targets.long().numpy()
         probabilities = logits.double().softmax(-1).numpy()
-        positive = labels == self.positive
-        chances = probabilities[:, self.positive]
-        if self.threshold is None:
-            threshold = None
-            predicted = probabilities.argmax(-1)
-        else:
-            threshold = self.threshold.on(chances, positive)
-            predicted = predict_from(chances, threshold, self.positive)
+        thresholds = {id_: rule.on(probabilities[:, id_], labels == id_) for id_, rule in self.thresholds.items()}
         scores = classification_scores(
             labels,
-            predicted,
+            predict_from(probabilities, thresholds),
             self.labels,
             self.main_score,
             self.positive,
             rows=rows,
             loss=float(losses.mean()),
             probabilities=probabilities,
-            threshold=threshold,
+            thresholds={self.labels[id_]: threshold for id_, threshold in thresholds.items()},
         )
+        if thresholds.keys() - {scores.positive}:
+            for name, own in scores.per_class.items():
+                own["threshold"] = scores.thresholds.get(name)
         if scores.positive is not None and len(np.unique(labels)) == 2:
+            positive = labels == self.positive
+            chances = probabilities[:, self.positive]
             from sklearn.metrics import average_precision_score, roc_auc_score
 
             scores.values["roc_auc"] = float(roc_auc_score(positive, chances))
@@ -137,9 +140,24 @@ class ClassificationMetrics(TextMetrics):
         return scores
 
 
-def predict_from(chances: np.ndarray, threshold: float, positive: int) -> np.ndarray:
-    """Return the `positive` class of two where its probability reaches the threshold, else the other: [n]."""
-    return np.where(chances >= threshold, positive, 1 - positive)
+def predict_from(probabilities: np.ndarray, thresholds: Mapping[int, float]) -> np.ndarray:
+    """Return the class of each row, [n], from its probabilities, [n, classes], and the thresholds of some classes.
+
+    A class with a threshold is predicted where its probability reaches that; of several that do, the one that is the
+    most times as probable as its threshold. Where none does, it is the most probable class without a threshold. If all
+    have one, it is the one that comes nearest to it.
+    """
+    if not thresholds:
+        return probabilities.argmax(-1)
+    ids = np.array(list(thresholds))
+    bounds = np.array(list(thresholds.values()))
+    ratios = probabilities[:, ids] / np.maximum(bounds, np.finfo(np.float64).tiny)
+    by_threshold = ids[ratios.argmax(-1)]
+    others = np.setdiff1d(np.arange(probabilities.shape[1]), ids)
+    if not len(others):
+        return by_threshold
+    by_probability = others[probabilities[:, others].argmax(-1)]
+    return np.where((probabilities[:, ids] >= bounds).any(-1), by_threshold, by_probability)
 
 
 @dataclass(frozen=True, kw_only=True)

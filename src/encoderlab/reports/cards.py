@@ -130,7 +130,8 @@ def export_card(
 
     `library` opens it: transformers, onnx or, for a page, transformers.js; `fields` is the content of its config.json,
     or of the entry about its graph. The other arguments are those of export.md, each left out where it does not apply:
-    `windows` says how the run read texts beyond `max_length` tokens, instead of truncating them. For onnx, `opened`
+    `windows` says how the run read texts beyond `max_length` tokens, instead of truncating them, and `paired` whether
+    it reads pairs. For onnx, `opened`
     tells whether encoderlab opens the folder too, and `change` what storing the graph in 8 bits changed; a page has the
     `libraries` that it names. A `license_name` replaces the one in the metadata.
     """
@@ -138,7 +139,7 @@ def export_card(
 
     architecture = fields.get("architectures", [""])[0]
     opened_by = next((name for end, name in OPENED_BY.items() if architecture.endswith(end)), "")
-    known = dict.fromkeys(("windows", "max_length", "opened", "change", "libraries")) | about
+    known = dict.fromkeys(("windows", "max_length", "opened", "change", "libraries", "paired")) | about
     known["pipeline"] = _pipeline_of_graph(fields)
     known["problem_type"] = fields.get("problem_type")
     own = card

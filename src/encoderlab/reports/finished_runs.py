@@ -34,7 +34,7 @@ NOT_COMPARED = {
         "precision",
     ),
     *("tensorboard", "tracking", "training.keep_state"),
-    *("task.mean", "task.deviation"),
+    *("task.mean", "task.deviation", "dataset.slices", "against", "allowed_drop"),
     *(f"training.{name}" for name in ("log_every", "checkpoint_every", "device", "threads")),
 }
 

@@ -14,12 +14,14 @@ from encoderlab.metrics.entities import TaggingScores
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.texts import ClassificationScores, NumberScores
 from encoderlab.reports import plots, wording
+from encoderlab.reports.against import against_blocks
 from encoderlab.reports.baselines import BASELINE_NAMES, baseline_blocks, verdict_on
 from encoderlab.reports.blocks import Block, Heading, Items, Matrix, Plot, Table, Text, json_safe, show, write_html_json
 from encoderlab.reports.branch import branch_blocks
 from encoderlab.reports.explanation import mistakes_section
 from encoderlab.reports.facts import RunFacts, pair_lines, scarce_classes, settings_section, split_facts, survey_section
 from encoderlab.reports.predictions import texts_of, write_predictions
+from encoderlab.reports.slices import slice_blocks
 
 if TYPE_CHECKING:
     from encoderlab.metrics.scores import SplitScores
@@ -191,6 +193,8 @@ def show_report(
         *_summary(report),
         *baseline_blocks(report),
         *branch_blocks(report),
+        *against_blocks(report),
+        *slice_blocks(report, most=MOST_ON_SCREEN),
         *_class_table(scored, "per_entity" if scored.get("per_entity") else "per_class", MOST_ON_SCREEN),
         *(pair_lines(report["pairs"]) if "pairs" in report else []),
         *(Text(note, "Note") for note in report["notes"]),
@@ -399,12 +403,14 @@ def _page_blocks(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[B
         Text(f"encoderlab {report['command']}, seed {report['seed']}", tone="quiet"),
         *baseline_blocks(report),
         *branch_blocks(report),
+        *against_blocks(report),
         *(Text(wording.shown(note), "Note") for note in report["notes"] if note not in report.get("data_notes", [])),
         Heading("Scores"),
         *_summary(report),
         Text(INTERVALS, tone="quiet"),
         *section("Curves", "curves"),
         *section("Numbers", "numbers"),
+        *slice_blocks(report, most=MOST_ON_PAGE),
         *_classes(scored),
         *section("Precision and recall", "precision_recall"),
         *section("Calibration", "calibration", _about_calibration(report, scored)),

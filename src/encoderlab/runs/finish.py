@@ -18,6 +18,7 @@ from encoderlab.metrics.scores import PredictionScores, SplitScores
 from encoderlab.reports import training as reports
 from encoderlab.reports.cards import model_card
 from encoderlab.reports.facts import conflicting_rows, labels_alike, shared_rows
+from encoderlab.reports.slices import scores_by_column
 from encoderlab.runs.explain import word_importance
 from encoderlab.runs.fit import Result
 from encoderlab.runs.frozen import SHORTEST_RUN, frozen_vectors
@@ -82,6 +83,10 @@ def _finish_task(
     summary |= {"data_notes": prepared.data_notes}
     if scored.linear_branch is not None:
         summary["linear_branch"] = scored.linear_branch
+    examples = data.split(split)
+    columns = config.dataset.slice_columns
+    if columns:
+        summary["slices"] = scores_by_column(scores[split], examples.carried, columns, config.seed)
     report = reports.build_report(summary, scores, simple_models)
     facts = run_facts(run)
 
@@ -91,7 +96,6 @@ def _finish_task(
     head_alone = result.checkpoint.get("head_alone", {}).get("kept", False)
     model.novelty = novelty_of(model, prepared.rows, head_alone=head_alone)
     save_model(model, run.model_folder, model_card(report, facts, model.labels))
-    examples = data.split(split)
     reports.write_report(run.folder, report, facts, examples, scores[split], partial(word_importance, model))
 
     # What to do with it now.

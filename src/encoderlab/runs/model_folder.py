@@ -366,8 +366,7 @@ def _task_of(model: HuggingFaceModel, folder: Path) -> TaskConfig:
         return RegressionConfig(name=name, mean=0.0, deviation=1.0)
     if heads.sequence_target == "label_set":
         return MultilabelConfig(name=name, thresholds=model.thresholds)
-    threshold = (model.thresholds or {}).get(model.positive_label or "")
-    return ClassificationConfig(name=name, positive_label=model.positive_label, threshold=threshold)
+    return ClassificationConfig(name=name, positive_label=model.positive_label, thresholds=model.thresholds)
 
 
 def model_folder(name: str, setting: str = "run") -> Path:

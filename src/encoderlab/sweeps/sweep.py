@@ -15,6 +15,7 @@ import tempfile
 import time
 import traceback
 import uuid
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
@@ -368,13 +369,18 @@ def _study(jobs: Jobs) -> Study:
 
 
 def _ask(study: Study, space: dict[str, BaseDistribution]) -> FrozenTrial:
-    """Draw a trial by the tree-structured Parzen estimator (Bergstra et al. 2011), seeded by the number of trials.
+    """Draw a trial by the multivariate tree-structured Parzen estimator (Bergstra et al. 2011; Falkner et al. 2018),
+    seeded by the number of trials.
 
-    Raises SettingError if the study was started with other lists of values or other kinds of ranges.
+    Optuna 5 changed the defaults of both settings, so they are named: a seed means the same in every version. Trials
+    that other processes are running count as bad ones, so that nobody draws the same. Raises SettingError if the study
+    was started with other lists of values or other kinds of ranges.
     """
     from optuna.samplers import TPESampler
 
-    study.sampler = TPESampler(seed=len(study.get_trials(deepcopy=False)))
+    seed = len(study.get_trials(deepcopy=False))
+    with warnings.catch_warnings(action="ignore"):  # before Optuna 5 both were called experimental
+        study.sampler = TPESampler(seed=seed, multivariate=True, constant_liar=True)
     try:
         trial = study.ask(space)
     except ValueError as error:

@@ -65,24 +65,59 @@ class ClassificationConfig(TextTaskConfig, LabelledTaskConfig):
         None,
         "Probability from which the positive label is predicted, or how to fit it on validation: f1, or precision:0.9.",
     )
+    thresholds: Any = setting(
+        None,
+        "The same for labels by name, also of more than two: {fraud: 0.3, spam: f1}. A label is predicted from its "
+        "threshold on; where none is reached, the most probable of the others.",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.thresholds is None:
+            return
+        if self.threshold is not None:
+            problem = f"task.threshold={self.threshold} and task.thresholds={self.thresholds} are both set"
+            raise SettingError(problem, remedy="Remove one of them")
+        if not isinstance(self.thresholds, dict):
+            raise SettingError(f"task.thresholds is {self.thresholds}", allowed="a threshold by label: {fraud: 0.3}")
+        for label, threshold in self.thresholds.items():
+            parsed_rule(f"task.thresholds.{label}", threshold)
 
     def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Classification:
         return Classification(self, tokenizer, labels, max_length)
 
     @property
     def fits_thresholds(self) -> bool:
-        return isinstance(self.threshold, str)
+        return any(isinstance(threshold, str) for threshold in (self.threshold, *self.known_thresholds.values()))
+
+    @property
+    def known_thresholds(self) -> dict[str, Any]:
+        """Return `thresholds` by label; YAML reads some labels as numbers."""
+        return {str(label): threshold for label, threshold in (self.thresholds or {}).items()}
+
+    def threshold_rules(self, labels: Sequence[str]) -> dict[str, ThresholdRule]:
+        """Return how the thresholds of labels are set, by label. Raises SettingError for an unknown one."""
+        if self.threshold is not None:
+            return {labels[_positive_class(self, labels)]: parsed_rule("task.threshold", self.threshold)}
+        for label in self.known_thresholds:
+            refuse_unknown_label("task.thresholds", label, labels)
+        by_label = self.known_thresholds.items()
+        return {label: parsed_rule(f"task.thresholds.{label}", threshold) for label, threshold in by_label}
 
     def two_class_rule(self, labels: Sequence[str]) -> tuple[ThresholdRule | None, int]:
-        return threshold_rule(self), _positive_class(self, labels)
+        positive = _positive_class(self, labels)
+        rules = self.threshold_rules(labels)
+        return (rules.get(labels[positive]) if len(labels) == 2 else None), positive
 
     @property
     def exported_thresholds(self) -> dict[str, Any]:
-        if self.positive_label is None:
-            return {}
-        fields: dict[str, Any] = {"positive_label": self.positive_label}
+        fields: dict[str, Any] = {}
+        if self.positive_label is not None:
+            fields["positive_label"] = self.positive_label
         if self.threshold is not None:
             fields["thresholds"] = {self.positive_label: self.threshold}
+        elif self.thresholds:
+            fields["thresholds"] = self.known_thresholds
         return fields
 
     def main_score_of(self, labels: Sequence[str]) -> str:
@@ -105,7 +140,8 @@ class ClassificationConfig(TextTaskConfig, LabelledTaskConfig):
         if self.score is ClassificationScore.auto and is_uneven(labels, counts):
             decided["score"] = ClassificationScore.f1 if has_two_labels else ClassificationScore.f1_macro
             decided["class_weights"] = self.class_weights or BALANCED
-            if self.threshold is None and has_two_labels and has_validation:
+            has_none = self.threshold is None and self.thresholds is None
+            if has_none and has_two_labels and has_validation:
                 decided["threshold"] = "f1"
         elif self.score is ClassificationScore.auto:
             decided["score"] = ClassificationScore.accuracy
@@ -133,8 +169,8 @@ class Classification(Task):
     """Predicts one label for the whole sequence.
 
     With two labels, the scores of two classes refer to the one with the id `positive`: `positive_label` of the
-    settings, or the last label if they name none. `threshold` is the probability from which it is predicted. Without
-    one, or until scoring has fitted it, the more probable label is.
+    settings, or the last label if they name none. `thresholds` say how the probability from which a label is predicted
+    is set. Without them, or until scoring has fitted them, the most probable label is predicted.
     """
 
     config: ClassificationConfig
@@ -143,7 +179,8 @@ class Classification(Task):
         self, config: ClassificationConfig, tokenizer: Tokenizer, labels: Sequence[str], max_length: int
     ) -> None:
         super().__init__(config, tokenizer, labels, max_length, config.main_score_of(labels))
-        self.threshold, self.positive = config.two_class_rule(self.labels)
+        _, self.positive = config.two_class_rule(self.labels)
+        self.thresholds = config.threshold_rules(self.labels)
         window_pooling = None if self.windows is None else self.windows.pooling
         self.heads = HeadSizes(sequence_classes=len(self.labels) or 1, window_pooling=window_pooling)
 
@@ -156,48 +193,61 @@ class Classification(Task):
     def metrics(self) -> ClassificationMetrics:
         from encoderlab.metrics.texts import ClassificationMetrics
 
-        return ClassificationMetrics(self.labels, self.main_score, self.positive, self.threshold)
+        rules = {self.labels.index(label): rule for label, rule in self.thresholds.items()}
+        return ClassificationMetrics(self.labels, self.main_score, self.positive, rules)
 
     def fitted_on(self, held_out: SplitScores | None) -> Task:
-        """Return the task with the threshold that was fitted on validation, or 0.5 without any."""
+        """Return the task with the thresholds that were fitted on validation, or 0.5 without any."""
         from encoderlab.metrics.calibration import DEFAULT
         from encoderlab.metrics.texts import ClassificationScores
 
         if not self.config.fits_thresholds:
             return self
-        fitted = held_out.threshold if isinstance(held_out, ClassificationScores) else None
-        config = replace(self.config, threshold=DEFAULT if fitted is None else fitted)
+        fitted = held_out.thresholds if isinstance(held_out, ClassificationScores) else {}
+        known = {}
+        for label, rule in self.thresholds.items():
+            known[label] = fitted.get(label, DEFAULT if rule.known is None else rule.known)
+        if self.config.threshold is None:
+            config = replace(self.config, thresholds=known)
+        else:
+            config = replace(self.config, threshold=known[self.labels[self.positive]])
         return config.build(self.tokenizer, self.labels, self.max_length)
 
     def threshold_notes(self, scores: Mapping[str, PredictionScores]) -> list[str]:
-        """Return how the threshold was fitted, and which precision it missed."""
+        """Return how thresholds were fitted, and which precision each missed."""
         from encoderlab.metrics.calibration import DEFAULT
         from encoderlab.metrics.texts import ClassificationScores
 
-        if not self.config.fits_thresholds:
-            return []
-        setting = f"task.threshold={self.config.threshold}"
         held_out = scores.get("validation")
-        if not isinstance(held_out, ClassificationScores) or held_out.threshold is None:
-            return [f"There is no validation split to fit {setting} on, so it is {DEFAULT}"]
-        label = held_out.positive_label
-        notes = [f"The threshold of {label!r}, {held_out.threshold:.3f}, was fitted on validation ({setting})"]
-        rule = threshold_rule(self.config)
-        reached = held_out.per_class[str(label)]["precision"]
-        if rule is not None and rule.precision is not None and reached < rule.precision:
-            missed = f"a precision of {rule.precision:g} on validation: the best has {reached:.3f}"
-            notes.append(f"No threshold gives {label!r} {missed}")
+        notes = []
+        for label, rule in self.thresholds.items():
+            if rule.known is not None:
+                continue
+            wish = "f1" if rule.precision is None else f"precision:{rule.precision:g}"
+            setting = "task.threshold=" if self.config.threshold is not None else f"task.thresholds of {label!r}: "
+            if not isinstance(held_out, ClassificationScores) or label not in held_out.thresholds:
+                notes.append(f"There is no validation split to fit {setting}{wish} on, so it is {DEFAULT}")
+                continue
+            fitted = held_out.thresholds[label]
+            notes.append(f"The threshold of {label!r}, {fitted:.3f}, was fitted on validation ({setting}{wish})")
+            reached = held_out.per_class[label]["precision"]
+            if rule.precision is not None and reached < rule.precision:
+                missed = f"a precision of {rule.precision:g} on validation: the best has {reached:.3f}"
+                notes.append(f"No threshold gives {label!r} {missed}")
         return notes
 
     def predictions_of(self, logits: Float[Tensor, "rows classes"]) -> list[RowPrediction]:
-        """Return the most probable label of each row; the positive label is predicted from its threshold."""
+        """Return the label of each row: the most probable one, unless thresholds decide."""
         from encoderlab.metrics.texts import predict_from
 
         predictions = super().predictions_of(logits)
-        if self.threshold is None or self.threshold.known is None:
+        known = {
+            self.labels.index(label): rule.known for label, rule in self.thresholds.items() if rule.known is not None
+        }
+        if len(known) < len(self.thresholds) or not known:
             return predictions
-        probabilities = logits.cpu().double().softmax(-1)[:, self.positive].numpy()  # MPS has no float64
-        ids = predict_from(probabilities, self.threshold.known, self.positive)
+        probabilities = logits.cpu().double().softmax(-1).numpy()  # MPS has no float64
+        ids = predict_from(probabilities, known)
         pairs = zip(predictions, ids.tolist(), strict=True)
         return [RowPrediction((self.labels[id_],), prediction.probabilities) for prediction, id_ in pairs]
 
@@ -229,13 +279,10 @@ def weights_by_label(weights: Mapping[str, float], labels: Sequence[str]) -> lis
     return [weights.get(label, 1.0) for label in labels]
 
 
-def threshold_rule(config: ClassificationConfig) -> ThresholdRule | None:
-    """Return how the positive label's threshold is set; None: predict the more probable label. Raises SettingError."""
+def parsed_rule(setting: str, threshold: Any) -> ThresholdRule:
+    """Return how a threshold is found, by the value of the `setting`. Raises SettingError for another value."""
     from encoderlab.metrics.calibration import ThresholdRule
 
-    threshold = config.threshold
-    if threshold is None:
-        return None
     if threshold == "f1":
         return ThresholdRule()
     is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
@@ -244,7 +291,7 @@ def threshold_rule(config: ClassificationConfig) -> ThresholdRule | None:
     requested = re.fullmatch(r"precision:(\d*\.?\d+)", str(threshold))
     if requested is None or not 0 < float(requested[1]) <= 1:
         allowed = "a probability from 0 to 1, f1, or precision:P with P above 0, at most 1"
-        raise SettingError(f"task.threshold is {threshold}", allowed=allowed)
+        raise SettingError(f"{setting} is {threshold}", allowed=allowed)
     return ThresholdRule(precision=float(requested[1]))
 
 
@@ -261,9 +308,10 @@ def _positive_class(config: ClassificationConfig, labels: Sequence[str]) -> int:
     for name in ("positive_label", "threshold"):
         if getattr(config, name) is not None:
             problem = f"task.{name}={getattr(config, name)} needs two labels, but the data has {len(labels)}"
-            raise SettingError(
-                problem, remedy="Remove it, or set task=multilabel, which has a threshold for each label"
-            )
+            remedy = "Remove it"
+            if name == "threshold":
+                remedy += f", or name the label: task.thresholds={{{labels[-1]}: {config.threshold}}}" if labels else ""
+            raise SettingError(problem, remedy=remedy)
     if config.score is ClassificationScore.f1:
         problem = f"task.score=f1 needs two labels, but the data has {len(labels)}"
         raise SettingError(problem, remedy="Set task.score=f1_macro or task.score=f1_weighted")

@@ -129,10 +129,13 @@ function predictionOf(graph, logits) {
   const thresholds = graph.thresholds ?? {};
   let predicted = labels.filter((label, place) => label in thresholds && chances[place] >= thresholds[label]);
   if (!isSet && predicted.length === 0) {
-    // with two labels, one may have a threshold; below it the other is predicted
+    // no threshold is reached: the likeliest label without one, if there is any
     const others = labels.filter((label) => !(label in thresholds));
-    const chanceOf = (label) => chances[labels.indexOf(label)];
-    predicted = [others.reduce((best, label) => (chanceOf(label) > chanceOf(best) ? label : best))];
+    predicted = others.length > 0 ? others : labels;
+  }
+  if (!isSet) {
+    const ratioOf = (label) => chances[labels.indexOf(label)] / Math.max(thresholds[label] ?? 1, 1e-300);
+    predicted = [predicted.reduce((best, label) => (ratioOf(label) > ratioOf(best) ? label : best))];
   }
   return { labels, chances, predicted };
 }
