@@ -317,3 +317,51 @@ def test_no_interval_is_broken_on_a_narrow_terminal(width, monkeypatch):
     printed = terminal.getvalue()
     assert "0.288 to 0.712" in printed and "(-0.087 to +0.054)" in printed
     assert all(len(re.sub("\x1b[^m]*m", "", line)) <= width for line in printed.splitlines())
+
+
+def test_the_first_lines_of_a_page_name_the_score_its_interval_its_rows_and_the_best_baseline(
+    tmp_path, report, scores, facts
+):
+    write_report(tmp_path, report, facts, Rows([Example("a")] * 200), scores)
+    lead = re.search(r'<div class="lead">.*?</div><ul>.*?</ul>', (tmp_path / "report.html").read_text(), re.DOTALL)[0]
+    low, high = report["splits"]["test"]["accuracy_ci95"]
+    for shown in ("0.750", "accuracy", f"{low:.3f} to {high:.3f}", "200 rows of test", "0.500", "most frequent label"):
+        assert shown in lead
+
+
+def test_what_was_chosen_stands_below_what_changes_a_decision(tmp_path, run, scores, facts):
+    notes = {"notes": ["rows are doubled", "length 32"], "choices": ["length 32"]}
+    report = build_report(run | notes, {"test": scores}, {})
+    printed = io.StringIO()
+    show_report(report, {}, [], printed)
+    assert "Note: rows are doubled" in printed.getvalue() and "Note: length 32" not in printed.getvalue()
+    write_report(tmp_path, report, facts, Rows([Example("a")] * 200), scores)
+    page = Page(tmp_path / "report.html").text
+    assert page.index("rows are doubled") < page.index("length 32")
+
+
+def test_curves_and_seconds_of_a_model_that_is_not_kept_are_called_so(tmp_path, run, scores, facts):
+    checkpoint = {"step": 0, "chosen_by": "accuracy", "chosen_on": "validation"}
+    majority = Baseline({"accuracy": 0.5, "seconds": 0.1}, np.zeros(200, int))
+    pages = {}
+    for kept in (True, False):
+        folder = tmp_path / str(kept)
+        folder.mkdir()
+        metrics(folder)
+        about = run | {"checkpoint": checkpoint | {"head_alone": {"kept": kept, "seconds": 4321.5}}}
+        report = build_report(about, {"test": scores}, {"majority": majority})
+        write_report(folder, report, facts, Rows([Example("a")] * 200), scores)
+        pages[kept] = Page(folder / "report.html").text
+    assert "4,321.5" in pages[True] and pages[True].count("finetuned model, which is not kept") == 2
+    assert "4,321.5" not in pages[False] and "not kept" not in pages[False]
+
+
+def test_a_temperature_that_makes_the_error_worse_is_explained_by_the_loss(tmp_path, run, scores_of, facts):
+    labels = np.arange(400) % 2
+    right = np.where(np.arange(400) < 280, labels, 1 - labels)
+    worse = replace(scores_of(labels, right, np.full(400, 0.9)), temperature=0.4)  # 70% are right
+    built = build_report(run, {"test": worse}, {})
+    measured = built["splits"]["test"]["calibration"]
+    assert measured["ece"] > measured["ece_uncalibrated"] and measured["loss_uncalibrated"] > 0
+    write_report(tmp_path, built, facts, Rows([Example("a")] * 400), worse)
+    assert f"{measured['loss_uncalibrated']:.3f}" in Page(tmp_path / "report.html").text

@@ -84,8 +84,12 @@ def calibrated_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """Return the cross entropy of `probabilities` [n, classes] at the temperature that fits them: what a model knows,
     however confident it is.
     """
-    scaled = at_temperature(probabilities, fit_temperature(probabilities, labels) or 1.0)
-    return -float(np.log(np.maximum(scaled[np.arange(len(labels)), labels], _LEAST)).mean())
+    return cross_entropy_of(at_temperature(probabilities, fit_temperature(probabilities, labels) or 1.0), labels)
+
+
+def cross_entropy_of(probabilities: np.ndarray, labels: np.ndarray) -> float:
+    """Return the mean cross entropy, in nats, of `probabilities` [n, classes] given the class ids `labels` [n]."""
+    return -float(np.log(np.maximum(probabilities[np.arange(len(labels)), labels], _LEAST)).mean())
 
 
 def at_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:

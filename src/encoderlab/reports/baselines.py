@@ -55,7 +55,9 @@ def baseline_blocks(report: Mapping[str, Any]) -> list[Block]:
     if not baselines:
         return []
     scored = report["splits"][report["scored_split"]]
-    model = {**scored, "seconds": report["throughput"].get("train_seconds")}
+    head_alone = report.get("checkpoint", {}).get("head_alone", {})
+    seconds = head_alone.get("seconds") if head_alone.get("kept") else None
+    model = {**scored, "seconds": report["throughput"].get("train_seconds") if seconds is None else seconds}
     blocks: list[Block] = [_table({"this model": model, **baselines}, report["main_score"])]
     verdict = report["verdict"]
     if verdict:

@@ -67,6 +67,17 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
+class Headline:
+    """The number that a page is about, its name, and beside it what one has to know to read it; the screen has a
+    `Heading` instead.
+    """
+
+    value: str
+    name: str
+    facts: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """Rows under the names of their `columns`: texts in the first `n_texts` columns, numbers in the others.
 
@@ -120,7 +131,7 @@ class Passage:
     texts: Sequence[Sequence[Mapping[str, Any]]]
 
 
-Block = Heading | Text | Table | Items | Plot | Matrix | Passage
+Block = Heading | Text | Headline | Table | Items | Plot | Matrix | Passage
 
 
 def write_html_json(page: Path, title: str, blocks: Sequence[Block], content: Any) -> None:

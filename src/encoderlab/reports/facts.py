@@ -130,7 +130,10 @@ def pair_lines(pairs: Mapping[str, Any]) -> list[Text]:
         counts = f"{wording.counted(pairs['shards'], 'shard')}, read during training; in the first window {counts}"
     labels = pairs.get("labels", {})
     epoch = [f"{wording.number(pairs['pairs'])} {'pairs' if labels else 'texts'}"]
-    epoch += [f"{pairs['mean_length']:,.1f} tokens long on average", f"{wording.percent(pairs['truncated'])} truncated"]
+    epoch += [
+        f"{pairs['mean_length']:,.1f} tokens long on average",
+        f"{wording.percent(pairs['truncated']) if pairs['truncated'] else 'none'} truncated",
+    ]
     epoch += [f"{count:,} {label}" for label, count in labels.items()]
     return [
         Text(f"{counts}; sentences found by {pairs['sentence_splitter']}", "Training text"),

@@ -9,14 +9,27 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from encoderlab.metrics.calibration import LEAST_ROWS, MIN_BIN_ROWS, at_temperature, calibration
+from encoderlab.metrics.calibration import LEAST_ROWS, MIN_BIN_ROWS, at_temperature, calibration, cross_entropy_of
 from encoderlab.metrics.entities import TaggingScores
+from encoderlab.metrics.intervals import wilson
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.texts import ClassificationScores, NumberScores
 from encoderlab.reports import plots, wording
 from encoderlab.reports.against import against_blocks
 from encoderlab.reports.baselines import BASELINE_NAMES, baseline_blocks, verdict_on
-from encoderlab.reports.blocks import Block, Heading, Items, Matrix, Plot, Table, Text, json_safe, show, write_html_json
+from encoderlab.reports.blocks import (
+    Block,
+    Heading,
+    Headline,
+    Items,
+    Matrix,
+    Plot,
+    Table,
+    Text,
+    json_safe,
+    show,
+    write_html_json,
+)
 from encoderlab.reports.branch import branch_blocks
 from encoderlab.reports.explanation import mistakes_section
 from encoderlab.reports.facts import RunFacts, pair_lines, scarce_classes, settings_section, split_facts, survey_section
@@ -118,7 +131,9 @@ def build_report(
 
 
 def _calibration(scores: SplitScores) -> dict[str, Any]:
-    """Return how well confidence matches accuracy and, if a temperature was fitted, how well it did before."""
+    """Return how well confidence matches accuracy and, if a temperature was fitted, how well it did before, with the
+    loss before.
+    """
     if isinstance(scores, TaggingScores):
         assert scores.confidences is not None
         right = np.concatenate(scores.labels) == np.concatenate(scores.predicted)
@@ -128,8 +143,10 @@ def _calibration(scores: SplitScores) -> dict[str, Any]:
     right = scores.probabilities.argmax(-1) == scores.labels  # of the most probable class, whatever the threshold
     measured = calibration(scores.probabilities.max(-1), right)
     if scores.temperature is not None:
-        before = calibration(at_temperature(scores.probabilities, 1 / scores.temperature).max(-1), right)
+        raw = at_temperature(scores.probabilities, 1 / scores.temperature)
+        before = calibration(raw.max(-1), right)
         measured |= {"temperature": scores.temperature, "ece_uncalibrated": before["ece"]}
+        measured["loss_uncalibrated"] = cross_entropy_of(raw, scores.labels)
     return {"calibration": measured}
 
 
@@ -197,7 +214,7 @@ def show_report(
         *slice_blocks(report, most=MOST_ON_SCREEN),
         *_class_table(scored, "per_entity" if scored.get("per_entity") else "per_class", MOST_ON_SCREEN),
         *(pair_lines(report["pairs"]) if "pairs" in report else []),
-        *(Text(note, "Note") for note in report["notes"]),
+        *_notes(report),
         Items.files(files),
         Items("Next", next_commands),
     ], file)  # fmt: skip
@@ -213,7 +230,11 @@ def _summary(report: Mapping[str, Any]) -> list[Block]:
             cells = [wording.with_interval(split, name, "") if name in split else "" for split in splits.values()]
             rows.append([wording.named_score(name, first), *cells])
     if "calibration" in first:
-        rows.append(["expected calibration error", *(_calibration_error(split) for split in splits.values())])
+        measured = [split["calibration"] for split in splits.values()]
+        rows.append(["expected calibration error", *(wording.score(own["ece"]) for own in measured)])
+        if any("ece_uncalibrated" in own for own in measured):
+            before = [wording.score(own.get("ece_uncalibrated")) for own in measured]
+            rows.append(["before the temperature", *before])
     parameters = f"{report['model']['parameters']:,}"
     parts = report["model"].get("parameters_by_part", {})
     if parts:
@@ -225,16 +246,25 @@ def _summary(report: Mapping[str, Any]) -> list[Block]:
         Text(wording.shown(report["init_from"] or ""), "Started from"),
         Text(wording.checkpoint_words(report["checkpoint"]), "Checkpoint"),
         Text(parameters, "Parameters"),
-        Text(wording.speed(report["throughput"]), "Speed"),
+        Text(
+            wording.speed(report["throughput"]) + _not_kept(report, ", of the finetuned model, which is not kept"),
+            "Speed",
+        ),
     ]
 
 
-def _calibration_error(split: Mapping[str, Any]) -> str:
-    """Return a split's calibration error, and that before the temperature if one was fitted."""
-    measured = split["calibration"]
-    before = measured.get("ece_uncalibrated")
-    error = wording.score(measured["ece"])
-    return error if before is None else f"{error} ({wording.score(before)} uncalibrated)"
+def _notes(report: Mapping[str, Any], *, apart: Sequence[str] = ()) -> list[Text]:
+    """Return what may change a decision, and then what was chosen; without the notes that stand `apart`."""
+    choices = report.get("choices", [])
+    notes = [note for note in report["notes"] if note not in apart]
+    first = [Text(wording.shown(note), "Note") for note in notes if note not in choices]
+    return [*first, *(Text(wording.shown(note), "Chosen", tone="quiet") for note in notes if note in choices)]
+
+
+def _not_kept(report: Mapping[str, Any], words: str) -> str:
+    """Return the words if steps were taken, and then the head alone was kept; otherwise ""."""
+    head_alone = report["checkpoint"].get("head_alone", {})
+    return words if head_alone.get("kept") and "seconds" in head_alone else ""
 
 
 def headline(report: Mapping[str, Any]) -> str:
@@ -243,22 +273,46 @@ def headline(report: Mapping[str, Any]) -> str:
     main_score = report["main_score"]
     words = f"{wording.named_score(main_score, scored)} {wording.with_interval(scored, main_score)}"
     words += f" on {report['scored_split']} ({wording.counted(scored['n'], 'row')})"
+    return ", ".join([words, *_rare_scores(report)])
+
+
+def _headline_block(report: Mapping[str, Any]) -> Headline:
+    """Return the main score with what one has to know to read it, in one glance."""
+    scored = report["splits"][report["scored_split"]]
+    main_score = report["main_score"]
+    facts = []
+    interval = wording.interval(scored.get(f"{main_score}_ci95"))
+    if interval:
+        facts.append(f"95% interval {interval}")
+    facts.append(f"{wording.counted(scored['n'], 'row')} of {report['scored_split']}")
+    against = (report["verdict"] or {}).get("against")
+    if against is not None:
+        best = wording.score(report["baselines"][against].get(main_score))
+        facts.append(f"best baseline {best}, {BASELINE_NAMES.get(against, against)}")
+    facts += _rare_scores(report)
+    return Headline(wording.score(scored[main_score]), wording.named_score(main_score, scored), facts)
+
+
+def _rare_scores(report: Mapping[str, Any]) -> list[str]:
+    """Return how well the rare classes are predicted, in words, if most rows have one class."""
+    scored = report["splits"][report["scored_split"]]
+    main_score = report["main_score"]
     support = {name: class_scores["support"] for name, class_scores in scored.get("per_class", {}).items()}
     if "confusion" not in scored:
-        return words
+        return []
     has_majority = max(support.values()) > MAJORITY * sum(support.values())
     occurring = [name for name in support if support[name]]
     if not has_majority or len(occurring) == 1:
-        return words
+        return []
     rare = min(occurring, key=support.__getitem__)
-    parts = [words]
+    parts = []
     if (main_score, scored.get("positive_label")) != ("f1", rare):
         parts.append(f"F1 of {wording.shown(rare, 60)} {wording.score(scored['per_class'][rare]['f1'])}")
     if len(support) > 2:
         parts.append(f"macro F1 {wording.score(scored['f1_macro'])}")
     elif scored.get("positive_label") == rare and "average_precision" in scored:
         parts.append(f"average precision {wording.score(scored['average_precision'])}")
-    return ", ".join(parts)
+    return parts
 
 
 def single_class_warning(report: Mapping[str, Any]) -> list[Text]:
@@ -365,6 +419,7 @@ def _curves(folder: Path, report: Mapping[str, Any]) -> dict[str, Plot]:
         if paired:
             columns.append(("loss_sequence", "nsp_loss", "nsp_accuracy", "pairs: "))
     what = f"{scores} on validation and learning rate over the optimizer's steps."
+    what += _not_kept(report, " They are those of the finetuned model, which is not kept: the head alone is.")
     gaps = report.get("not_logged", [])
     if gaps:
         what += " In grey: steps of which metrics.jsonl has no line."
@@ -397,14 +452,13 @@ def _page_blocks(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[B
         return [Heading(title), Text(about), drawn[name]] if name in drawn else []
 
     return [
-        Text(wording.score(scored[report["main_score"]]), tone="headline"),
-        Text(f"{headline(report)}."),
+        _headline_block(report),
         *single_class_warning(report),
         Text(f"encoderlab {report['command']}, seed {report['seed']}", tone="quiet"),
         *baseline_blocks(report),
         *branch_blocks(report),
         *against_blocks(report),
-        *(Text(wording.shown(note), "Note") for note in report["notes"] if note not in report.get("data_notes", [])),
+        *_notes(report, apart=report.get("data_notes", [])),
         Heading("Scores"),
         *_summary(report),
         Text(INTERVALS, tone="quiet"),
@@ -463,14 +517,41 @@ def _about_calibration(report: Mapping[str, Any], scored: Mapping[str, Any]) -> 
     if "calibration" not in scored:
         return ""
     measured = scored["calibration"]
-    words = "Are predictions with a confidence of 80% right 80% of the time? The expected calibration error (ECE) is "
-    words += f"{wording.score(measured['ece'])}, in {measured['bins']} bins of equal width (Guo et al. 2017)."
+    words = f"{_sureness(measured)} The expected calibration error (ECE), the mean distance in {measured['bins']} bins "
+    words += f"of equal width (Guo et al. 2017), is {wording.score(measured['ece'])}."
     if "temperature" in measured:
         on = "these rows" if report["scored_split"] == "validation" else "validation"
         before = f"Before temperature {measured['temperature']:.2f}, fitted on {on}"
-        return f"{words} {before}, it was {wording.score(measured['ece_uncalibrated'])}."
+        words = f"{words} {before}, it was {wording.score(measured['ece_uncalibrated'])}."
+        return f"{words} {_about_worse(measured, scored['loss'])}".rstrip()
     n = report["splits"].get("validation", {}).get("n", 0)
     if "token_accuracy" in scored or report["command"] == "eval" or n >= LEAST_ROWS:
         return words
     few = f"the validation rows are fewer than {LEAST_ROWS}" if n else "there are no validation rows"
     return f"{words} No temperature was fitted: {few}."
+
+
+def _sureness(measured: Mapping[str, Any]) -> str:
+    """Return in a sentence whether predictions are right as often as their probabilities say."""
+    bins = measured["reliability"]
+    n = sum(row["n"] for row in bins)
+    confidence = sum(row["n"] * row["confidence"] for row in bins) / n
+    accuracy = sum(row["n"] * row["accuracy"] for row in bins) / n
+    low, high = wilson(accuracy, n)
+    verdict = "as sure as it should be, as far as these rows can tell"
+    if not low <= confidence <= high:
+        verdict = "too sure of itself" if confidence > accuracy else "less sure than it could be"
+    said = f"gives its predictions a probability of {confidence:.0%} on average, and {accuracy:.0%} of them are right"
+    return f"The model {said}: it is {verdict}."
+
+
+def _about_worse(measured: Mapping[str, Any], loss: float) -> str:
+    """Return why a temperature is kept that makes the calibration error of these rows worse; "" if it does not."""
+    if measured["ece"] <= measured["ece_uncalibrated"]:
+        return ""
+    before = measured["loss_uncalibrated"]
+    losses = f"the loss, for which it is fitted, {wording.score(before)} before and {wording.score(loss)} after"
+    reason = "A lower loss need not bring a lower error"
+    if loss >= before:
+        reason = "Other rows than those it was fitted on may want another temperature"
+    return f"Here the error is larger with it; {losses}. {reason}."

@@ -80,7 +80,7 @@ def _finish_task(
     summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
     summary |= {"not_logged": result.not_logged} if result.not_logged else {}
     simple_models = _baselines(data, split, prepared.model, scored.on_ngrams)
-    summary |= {"data_notes": prepared.data_notes}
+    summary |= {"data_notes": prepared.data_notes, "choices": [*result.notes, *prepared.notes]}
     if scored.linear_branch is not None:
         summary["linear_branch"] = scored.linear_branch
     examples = data.split(split)
@@ -139,6 +139,7 @@ def _finish_encoder(
     init_from = config.starts_from
     summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
     summary |= {"not_logged": result.not_logged} if result.not_logged else {}
+    summary["choices"] = [*result.notes, *prepared.notes]
     if isinstance(data, Data):
         report = reports.run_report({**summary, "data_notes": prepared.data_notes}, scores)
     elif isinstance(config.task, PretrainingConfig):

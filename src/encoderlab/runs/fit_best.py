@@ -131,7 +131,8 @@ def _keep_better(
     if kept == HEAD_ALONE:
         checkpoint = {"step": 0, "chosen_by": name, "chosen_on": "validation"}
     note = comparison.note(f"on {len(validation):,} validation rows", kept)
-    return checkpoint | {"head_alone": comparison.recorded(kept)}, note
+    seconds = {"seconds": round(head_alone.seconds, 2)}
+    return checkpoint | {"head_alone": comparison.recorded(kept) | seconds}, note
 
 
 def average(alone: Mapping[str, Tensor], finetuned: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -42,6 +42,7 @@ BALANCED = "balanced"
 UNLIKE_TRAINING = "unlike training"  # the reasons for giving no label
 UNSURE = "unsure"
 MANY = 0.1  # of the rows: more of them are worth a remedy
+FEW = 0.001  # of the rows: fewer of them are counted
 INSTEAD = "Train it on a task with encoderlab finetune init_from=..., or get its vectors with encoderlab embed"
 
 
@@ -305,9 +306,10 @@ class Task(ABC):
         which_rows = f"of the rows of {name}"
         if self.windows is None:
             share = rows.truncated_share()
+            n_rows = f"{share:.1%}" if share >= FEW else f"{round(share * len(rows)):,}"
             has_windows = isinstance(self.config, TextTaskConfig)
             remedy = "; task.windows=mean reads them whole" if share > MANY and has_windows else ""
-            return f"{share:.1%} {which_rows} were truncated to {self.limit}{remedy}" if share else ""
+            return f"{n_rows} {which_rows} were truncated to {self.limit}{remedy}" if share else ""
         windows = rows.windows()
         several = windows > 1
         if not several.any():
@@ -315,7 +317,8 @@ class Task(ABC):
         too_long = int(rows.truncated().sum())
         capped = f"; {too_long:,} longer ones in {self.windows.most} of them (task.max_windows)" if too_long else ""
         read = f"read in windows of {self.max_length} tokens, {windows[several].mean():.1f} on average (task.windows)"
-        return f"{several.mean():.1%} {which_rows} were {read}{capped}"
+        n_rows = f"{several.mean():.1%}" if several.mean() >= FEW else f"{several.sum():,}"
+        return f"{n_rows} {which_rows} were {read}{capped}"
 
     # Training
 
