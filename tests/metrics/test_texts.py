@@ -82,10 +82,13 @@ def test_every_figure_equals_scikit_learns_over_the_whole_split(seed, n, n_class
     assert scores.confusion == sklearn.metrics.confusion_matrix(labels, answers, labels=range(n_classes)).tolist()
 
 
-def test_roc_auc_is_omitted_if_the_split_has_one_class():
-    figures = scores_of([1, 1], certain([1, 0], 2), ["no", "yes"]).values
-    assert "roc_auc" not in figures
-    assert figures["accuracy"] == 0.5
+@pytest.mark.parametrize(("label", "undefined"), [(1, {"matthews", "roc_auc", "average_precision"}), (0, {"f1"})])
+def test_scores_that_one_class_leaves_undefined_are_null_with_the_reason(label, undefined):
+    figures = scores_of([label, label], certain([1, 0], 2), ["no", "yes"]).with_intervals(seed=1).as_dict()
+    assert undefined <= figures["undefined"].keys()
+    for name, reason in figures["undefined"].items():
+        assert figures[name] is None and repr(("no", "yes")[label]) in reason
+    assert figures["accuracy"] == 0.5 and figures.get("matthews_ci95") is None
 
 
 def test_scores_are_json_with_the_keys_of_the_contract():
@@ -219,7 +222,8 @@ def test_a_lead_is_positive_if_the_model_is_better_even_for_errors(drawn_numbers
     )
 
 
-def test_a_correlation_with_a_constant_is_0():
+def test_a_correlation_with_constant_predictions_is_0_and_with_constant_labels_null():
     numbers = np.array([1.0, 2.0, 4.0])
-    assert NumberScores.from_predictions(numbers, np.full(3, 7 / 3), main_score="mae").values["pearson"] == 0
-    assert NumberScores.from_predictions(np.full(3, 0.1), numbers, main_score="mae").values["spearman"] == 0
+    assert NumberScores.from_predictions(numbers, np.full(3, 7 / 3), main_score="mae").as_dict()["pearson"] == 0
+    scores = NumberScores.from_predictions(np.full(3, 2.5), numbers, main_score="mae").as_dict()
+    assert scores["pearson"] is None and scores["spearman"] is None and "2.5" in scores["undefined"]["pearson"]

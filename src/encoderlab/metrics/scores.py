@@ -78,10 +78,17 @@ class SplitScores(ABC):
         """Return what report.json holds besides the scores."""
         return {}
 
+    def undefined(self) -> dict[str, str]:
+        """Return the scores that these rows leave undefined whatever is predicted, each with the reason."""
+        return {}
+
     def as_dict(self) -> dict[str, Any]:
-        """Return the scores and their intervals as report.json holds them."""
-        intervals = {f"{name}_ci95": bounds for name, bounds in self.intervals.items()}
-        return {"n": self.n, **self.values, **intervals, **self.details()}
+        """Return the scores and their intervals as report.json holds them; undefined ones are None."""
+        undefined = self.undefined()
+        values = self.values | dict.fromkeys(undefined)
+        intervals = {f"{name}_ci95": None if name in undefined else own for name, own in self.intervals.items()}
+        reasons = {"undefined": undefined} if undefined else {}
+        return {"n": self.n, **values, **intervals, **reasons, **self.details()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +189,11 @@ class ClassScores(PredictionScores):
 
     def counts_by_class(self, totals: np.ndarray) -> dict[str, tuple[Sequence[str], np.ndarray]]:
         return {"per_class": (self.label_names, self.counts(totals))}
+
+    @property
+    def occurring(self) -> list[str]:
+        """Return the names of the classes that are the label of a row."""
+        return [name for name, scores in self.per_class.items() if scores["support"]]
 
     def details(self) -> dict[str, Any]:
         return {"per_class": self.per_class, "confusion": self.confusion}

@@ -73,6 +73,16 @@ class ClassificationScores(ClassScores):
     def loss_of_frequencies(self, weights: np.ndarray | None = None) -> float:
         return cross_entropy_of_frequencies(self.labels, len(self.label_names), weights)
 
+    def undefined(self) -> dict[str, str]:
+        if len(self.occurring) > 1:
+            return {}
+        names = ["matthews"]
+        if self.positive_label is not None:
+            names += ["roc_auc", "average_precision"]
+            names += ["f1"] if self.positive_label not in self.occurring else []
+        only = self.occurring[0] if self.occurring else None
+        return dict.fromkeys(names, f"every row has the label {only!r}")
+
     def details(self) -> dict[str, Any]:
         own = {"positive_label": self.positive_label, "threshold": self.threshold}
         return {name: value for name, value in own.items() if value is not None} | super().details()
@@ -107,7 +117,7 @@ class ClassificationMetrics(TextMetrics):
         """Return `loss` (mean cross entropy of a row, in nats), `accuracy`, `f1_macro`, `f1_weighted` and `matthews`
         (Matthews correlation).
 
-        For two classes also `f1`, `roc_auc` and `average_precision` of the positive one; the last two are left out
+        For two classes also `f1`, `roc_auc` and `average_precision` of the positive one; the last two are undefined
         where the split holds one class only.
         """
         rows, targets, logits = self._in_order(kept)
@@ -186,6 +196,9 @@ class LabelSetScores(ClassScores):
             by_label.append(cross_entropy_of_frequencies(marks.astype(np.int64), 2, label_weights))
         return float(np.mean(by_label))
 
+    def undefined(self) -> dict[str, str]:
+        return {} if self.occurring else {"average_precision_macro": "no label applies to any row"}
+
     def details(self) -> dict[str, Any]:
         return {"per_class": self.per_class}
 
@@ -251,9 +264,14 @@ class NumberScores(PredictionScores):
     """The scores of one split. `labels` and `predicted` are float64 [n], in the user's units.
 
     They are `pearson`, `spearman`, `mae` (mean absolute error) and `rmse` (root mean squared error). A correlation is 0
-    if either side is constant, which leaves it undefined. The intervals of Spearman's resample the ranks that the rows
-    have in the whole split.
+    if all predictions are the same, and undefined if all labels are. The intervals of Spearman's resample the ranks
+    that the rows have in the whole split.
     """
+
+    def undefined(self) -> dict[str, str]:
+        if np.ptp(self.labels) > 0:
+            return {}
+        return dict.fromkeys(("pearson", "spearman"), f"every row has the number {self.labels[0]:g}")
 
     def kinds(self, *others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         from scipy.stats import rankdata

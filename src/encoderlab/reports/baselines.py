@@ -26,12 +26,13 @@ TONES = {"above": "good", "below": "bad"}  # of a verdict's outcome
 
 
 def verdict_on(baselines: Mapping[str, Mapping[str, Any]], subject: str, *, where: str = "") -> dict[str, str] | None:
-    """Return whether the model is above, below or not distinguishable from its best baseline; None if there is none.
+    """Return whether the model is above, below or not distinguishable from its best baseline; None if there is none, or
+    if the score is undefined.
 
     It is above or below only if the 95% interval of its lead is known and excludes zero. The sentence begins with the
     `subject`, such as "The model's accuracy", and ends with `where` this holds.
     """
-    scored = {name: baseline for name, baseline in baselines.items() if "skipped" not in baseline}
+    scored = {name: baseline for name, baseline in baselines.items() if baseline.get("model_leads_by") is not None}
     if not scored:
         return None
     name = min(scored, key=lambda name: scored[name]["model_leads_by"])
@@ -83,7 +84,7 @@ def _table(rows: Mapping[str, Mapping[str, Any]], main_score: str) -> Table:
         if "skipped" in scores:
             row[1] = "skipped"
         if has_leads:
-            is_compared = "model_leads_by" in scores
+            is_compared = scores.get("model_leads_by") is not None
             lead = wording.signed(scores["model_leads_by"], scores["model_leads_by_ci95"]) if is_compared else ""
             row += [lead, wording.number(scores.get("seconds"))]
         cells.append(row)

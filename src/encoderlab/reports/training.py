@@ -46,7 +46,7 @@ MOST_ON_PAGE = 60
 MOST_OF_A_MATRIX = 20  # classes
 LONGEST_IN_A_MATRIX = 36  # characters of a class's name
 MOST_CONFUSED = 25  # pairs of classes
-NO_SCORES = ("n", "per_class", "per_entity", "confusion", "calibration", "positive_label")  # of a split in report.json
+NO_SCORES = ("n", "per_class", "per_entity", "confusion", "calibration", "positive_label", "undefined")  # of a split
 EXTRA_COLUMNS = {  # of entity types and labels
     "f1_ci95": "F1, 95% interval",
     "average_precision": "average precision",
@@ -102,6 +102,11 @@ def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) ->
         yield f"A single row of {scored} was scored, which says nothing about others."
     elif scores.main_score.endswith(("accuracy", "f1_micro", "entity_f1")) and scores.values[scores.main_score] == 1:
         yield f"Every prediction is right; the interval says what {scores.n:,} rows without a mistake leave open."
+    undefined = scores.undefined()
+    if undefined:
+        names = ", ".join(map(wording.words_of, undefined))
+        are = "is" if len(undefined) == 1 else "are"
+        yield f"On {scored}, {names} {are} undefined: {next(iter(undefined.values()))}."
 
 
 def build_report(
@@ -158,7 +163,12 @@ def _baseline(baseline: Any, scores: PredictionScores, seed: int) -> dict[str, A
     lead, bounds = scores.lead_over(baseline.predicted, seed)
     own_scores = dict(baseline.scores)
     own_scores.setdefault(scores.main_score, scores.values[scores.main_score] - lead)
-    return {**own_scores, **baseline.description(), "model_leads_by": lead, "model_leads_by_ci95": bounds}
+    undefined = scores.undefined()
+    own_scores |= dict.fromkeys(own_scores.keys() & undefined.keys())
+    leads = {"model_leads_by": lead, "model_leads_by_ci95": bounds}
+    if scores.main_score in undefined:
+        leads = dict.fromkeys(leads)
+    return {**own_scores, **baseline.description(), **leads}
 
 
 def pretraining_verdict(report: Mapping[str, Any]) -> dict[str, Any] | None:
