@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
+from filelock import FileLock
 from numpy.lib.format import open_memmap
 from torch import nn
 
@@ -88,17 +89,19 @@ def cached_vectors(model: Model, split: Split, cache: Path) -> np.ndarray:
     """Return a vector of length 1 for each text (or pair) of a split that has some: float32 [rows, features].
 
     They are kept in the cache, where the next round of labels finds them, as a mapped file, so that memory does not
-    grow with the texts. Its hash is checked; a damaged file is made again. Raises DataError if the folder `cache`
-    cannot hold them.
+    grow with the texts. Its hash is checked; a damaged file is made again. Of runs that start together, one makes it.
+    Raises DataError if the folder `cache` cannot hold them.
     """
     folder = cache / "vectors" / _cache_key(model, split)
     try:
-        if differing_files(folder, [VECTORS]):
-            shutil.rmtree(folder, ignore_errors=True)
-            with atomic_write(folder) as temporary:
-                temporary.mkdir(parents=True)
-                _write_vectors(temporary / VECTORS, model, split)
-                write_manifest(temporary, [VECTORS])
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_suffix(".lock")):
+            if differing_files(folder, [VECTORS]):
+                shutil.rmtree(folder, ignore_errors=True)
+                with atomic_write(folder) as temporary:
+                    temporary.mkdir(parents=True)
+                    _write_vectors(temporary / VECTORS, model, split)
+                    write_manifest(temporary, [VECTORS])
         return np.load(folder / VECTORS, mmap_mode="r")
     except OSError as error:
         problem = f"The cache folder {cache} cannot hold the vectors of the texts: {error.strerror or error}"
