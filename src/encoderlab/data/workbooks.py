@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from encoderlab.data.columns import Columns, MissingColumnError, distinct_names, listed
 from encoderlab.data.headers import AUTO, ROWS_LOOKED_AT, Header, header_of
+from encoderlab.data.workbook_trial import refuse_without_memory
 from encoderlab.data.xlsx_parts import MOST_ROWS, WIDEST_GAP, Place, cells_without_value, checked
 from encoderlab.errors import DataError, UserError, closest, one_line
 from encoderlab.system.messages import say_once
@@ -142,7 +143,8 @@ def sheet_rows(path: Path, name: str, columns: Columns, choice: str = AUTO) -> I
     header = _header(first, columns, choice)
     if header.note:
         say_once(f"{path}, sheet {name!r}: {header.note}")
-    columns.to_read(header.names, f"{path}, sheet {name!r}")
+    columns.to_read(header.names, f"{path}, sheet {name!r}", gathers=True)
+    several = [index for index, name in enumerate(header.names) if name == columns.label]
     names = distinct_names(header.names)
     used = {*columns.by_setting().values()}
     as_text = {*columns.as_text, *used}
@@ -162,6 +164,9 @@ def sheet_rows(path: Path, name: str, columns: Columns, choice: str = AUTO) -> I
             cells[column] = text_of_cell(value) if is_text else _carried(value)
             if type(value) is float and abs(value) >= _EXACT and value.is_integer():
                 _say_rounded(path, column)
+        if len(several) > 1:  # a label in each of the columns that share the name
+            labels = [text_of_cell(row[index]) for index in several if index < len(row)]
+            cells[header.names[several[0]]] = [label for label in labels if label]
         yield number, cells
 
 
@@ -197,7 +202,10 @@ def _opened(path: Path) -> Iterator[CalamineWorkbook]:
     try:
         with path.open("rb") as file:
             is_zip = file.read(len(_ZIP)) == _ZIP
-        book = python_calamine.load_workbook(checked(path) if is_zip else path)
+        source = checked(path) if is_zip else path
+        if not _is_xlsx(path):
+            refuse_without_memory(path)
+        book = python_calamine.load_workbook(source)
     except UserError:
         raise
     except python_calamine.PasswordError as error:
