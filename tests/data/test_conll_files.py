@@ -126,3 +126,27 @@ def test_a_word_with_fewer_columns_is_refused_by_its_line(tmp_path):
 def test_schemes_of_tags_are_recognised(content, read, said, tmp_path, capsys):
     assert sentences(tmp_path, "names.conll", content)[0][1] == read
     assert said in capsys.readouterr().err
+
+
+OF_2012 = "bc/cctv 0 {} {} NNP (TOP* - - - Anna {} (ARG1*) -"
+
+
+def test_entities_in_brackets_are_tags(tmp_path, capsys):
+    sentences = [
+        [("Anna", "(PERSON)"), ("saw", "*"), ("New", "(GPE*"), ("York", "*)")],
+        [("It", "*"), ("slept", "*"), ("", "*")],
+    ]
+    lines = ["#begin document (bc/cctv); part 000"]
+    for sentence in sentences:
+        lines += [OF_2012.format(n, word or "/.", entity) for n, (word, entity) in enumerate(sentence)] + [""]
+    (tmp_path / "a.conll").write_text("\n".join([*lines, "#end document", ""]))
+    expected = [["B-PERSON", "O", "B-GPE", "I-GPE"], ["O", "O", "O"]]
+    data = FilesDataset(path=str(tmp_path / "a.conll"), validation_fraction=0.0).load(tmp_path, "words")
+    assert [[data.labels[label] for label in row.labels] for row in data.by_name["train"]] == expected
+    assert "column 10" in capsys.readouterr().err
+    short = "\n".join(
+        "\n".join(f"{word or '/.'} {entity}" for word, entity in sentence) + "\n" for sentence in sentences
+    )
+    (tmp_path / "b.conll").write_text(short)
+    data = FilesDataset(path=str(tmp_path / "b.conll"), validation_fraction=0.0).load(tmp_path, "words")
+    assert [[data.labels[label] for label in row.labels] for row in data.by_name["train"]] == expected

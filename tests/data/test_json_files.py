@@ -41,6 +41,7 @@ SHAPES = {
     "indented lines": FRAME.to_json(orient="records", indent=2),
     "lists": json.dumps(datasets.Dataset.from_pandas(FRAME).to_dict()),
     "wrapped": json.dumps({"count": ROWS, "next": None, "results": OBJECTS}),
+    "wrapped twice (Elasticsearch)": json.dumps({"took": 3, "hits": {"total": {"value": ROWS}, "hits": OBJECTS}}),
     "pretty objects": "\n".join(json.dumps(row, indent=2) for row in OBJECTS),
     "objects in one line": " ".join(map(json.dumps, OBJECTS)),
 }
@@ -107,3 +108,38 @@ def test_a_column_that_the_first_row_lacks_is_read(tmp_path):
     rows = [{"text": "the first one"}, *OBJECTS]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert pairs(tmp_path / "a.jsonl", tmp_path) == PAIRS
+
+
+@pytest.mark.parametrize("n_before", [150, 5000])
+def test_a_column_may_begin_late(n_before, tmp_path):
+    rows = [{"text": f"the parcel {n}"} for n in range(n_before)] + OBJECTS
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert pairs(tmp_path / "a.jsonl", tmp_path) == PAIRS
+
+
+def test_a_column_that_is_left_out_is_named(tmp_path, capsys):
+    rows = [OBJECTS[n % ROWS] for n in range(10_050)]
+    rows[10_020] = rows[10_020] | {"remark": "late"}
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pairs(tmp_path / "a.jsonl", tmp_path)
+    assert "line 10021" in (said := capsys.readouterr().err) and "'remark'" in said
+
+
+def test_nan_is_no_label(tmp_path):
+    rows = [{**row, "label": float("nan")} if n == 3 else row for n, row in enumerate(OBJECTS)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert pairs(tmp_path / "a.jsonl", tmp_path) == PAIRS[:3] + PAIRS[4:]
+
+
+def test_marks_of_labels_are_the_labels_that_they_mark(tmp_path):
+    rows = [{"text": text, "label": {"good": label == "good", "bad": label == "bad"}} for text, label in PAIRS]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert pairs(tmp_path / "a.jsonl", tmp_path) == PAIRS
+
+
+def test_an_object_without_a_known_name_is_asked_for_by_its_fields(tmp_path):
+    rows = [{"text": text, "label": {"id": 7, "title": label}} for text, label in PAIRS]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(DataError, match="dataset.label=label.title"):
+        pairs(tmp_path / "a.jsonl", tmp_path)
+    assert pairs(tmp_path / "a.jsonl", tmp_path, label="label.title") == PAIRS

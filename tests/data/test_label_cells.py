@@ -17,6 +17,11 @@ from encoderlab.data.label_cells import CellKind, cell_format, doubts, list_item
         ("[billing, customer service]", ["billing", "customer service"]),
         ("[]", []),
         ("[1 0 1]", ["1", "0", "1"]),
+        ("{bug,customer service}", ["bug", "customer service"]),  # Postgres
+        ('c("a", "b")', ["a", "b"]),  # R
+        ("[np.str_('a'), np.str_('b')]", ["a", "b"]),  # NumPy 2
+        ('[{"name": "bug"}, {"name": "ui"}]', ["bug", "ui"]),  # GitHub
+        ('"bug","ui"', ["bug", "ui"]),
         ("{'a': 1}", None),
         ("(see below)", None),
         ("[a] and [b]", None),
@@ -31,7 +36,11 @@ def test_lists_are_read_as_programs_write_them(cell, labels):
     ("cells", "kind", "labels"),
     [
         (["['a', 'b']", "['a']", "[]"], CellKind.list, {"a", "b"}),
+        (["['a', 'b']", "c", "nan"], CellKind.list, {"a", "b", "c"}),
+        (["{'joy': 1, 'anger': 0}", '{"joy": true, "anger": true}'], CellKind.marks, {"joy", "anger"}),
         (["<python><pandas>", "<c#>"], CellKind.tags, {"python", "pandas", "c#"}),
+        (["#bug #ui", "#docs"], CellKind.hashtags, {"bug", "ui", "docs"}),
+        (["bug\nui", "docs"], CellKind.separated, {"bug", "ui", "docs"}),
         (["R&D, legal; Sales", "Sales"], CellKind.separated, {"R&D, legal", "Sales"}),
         (["a,b", "c,d"], CellKind.separated, {"a", "b", "c", "d"}),
         (["Slow", "Slow, Dear", "Dear, Rude", "Rude"], CellKind.separated, {"Slow", "Dear", "Rude"}),
@@ -54,6 +63,8 @@ def test_what_may_be_misread_is_named():
     assert any("Dear" in note and "even so" in note for note in doubts(together, cell_format(together)))
     mixed = ["a;b", "a", "b", "a, b;c"]
     assert any("'a, b'" in note for note in doubts(mixed, cell_format(mixed)))
+    for cells in (["python pandas", "r", "python"], ["bug / ui", "docs"], ["a + b", "c"]):
+        assert any(repr(cells[0]) in note for note in doubts(cells, cell_format(cells)))
     with_commas = ["Food, drink", "R&D, legal", "Sales"]
     assert any("label_separator" in note for note in doubts(with_commas, cell_format(with_commas)))
 
@@ -62,3 +73,5 @@ def test_vectors_of_0_and_1_are_recognised():
     assert vector_length(["[1, 0, 0]", "[0, 1, 1]", ""]) == 3
     assert vector_length(["[1, 0]", "[0, 1, 1]"]) == 0
     assert vector_length(["['1', 'b']"]) == 0
+    assert vector_length(["1,0,1", "0,1,0"]) == vector_length(["1 0 1", "0 1 0"]) == 3
+    assert vector_length(["1,0", "0", "1,0,1"]) == 0

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from encoderlab.data.spellings import codes_for_no_answer, one_spelling, same_numbers, shown
+from encoderlab.data.spellings import codes_among_numbers, codes_for_no_answer, one_spelling, same_numbers, shown
 
 COMPOSED = "Café"
 DECOMPOSED = unicodedata.normalize("NFD", COMPOSED)
@@ -24,6 +24,12 @@ DECOMPOSED = unicodedata.normalize("NFD", COMPOSED)
         (f"{COMPOSED} {COMPOSED} {DECOMPOSED} tea", {DECOMPOSED: COMPOSED}),
         ("urgent urgent urgent\u200b later", {"urgent\u200b": "urgent"}),
         ("later ＵＲＧＥＮＴ urgent urgent", {"ＵＲＧＥＮＴ": "urgent"}),
+        ("don\u2019t don't yes", {"don\u2019t": "don't"}),
+        ("follow\u2010up follow\u2010up follow-up new", {"follow\u2010up": "follow-up"}),
+        ("c\u043emplaint c\u043emplaint complaint praise", {"c\u043emplaint": "complaint"}),  # a Cyrillic o
+        ("R&amp;D R&amp;D R&D sales", {"R&amp;D": "R&D"}),
+        ("com\u00adplaint com\u00adplaint complaint praise", {"com\u00adplaint": "complaint"}),
+        ("\u0441\u043e\u043d \u0441\u043d\u043e new", {}),
     ],
 )
 def test_spellings_of_a_label(labels, expected):
@@ -43,6 +49,9 @@ def test_spellings_that_the_settings_state_are_kept():
 
 def test_the_same_whole_number_is_named():
     assert same_numbers(["007", "7", "42"]) == [("007", "7")]
+    assert same_numbers(["1.1", "1.10", "1.2"]) == [("1.1", "1.10")]
+    assert same_numbers(["1,0", "1", "2"]) == [("1", "1,0")]
+    assert same_numbers(["nan", "good"]) == []
 
 
 @pytest.mark.parametrize(
@@ -52,8 +61,31 @@ def test_the_same_whole_number_is_named():
         ({"-1": 50, "1": 50}, []),  # negative and positive
         ({"1": 9, "2": 8, "3": 9, "99": 2}, ["99"]),
         ({"good": 5, "bad": 5, "N/A": 2}, ["N/A"]),
+        ({"1": 9, "2": 8, "-8": 1, "-9": 2}, ["-8", "-9"]),
+        ({"-2": 9, "-1": 8, "0": 1, "1": 2}, []),  # a scale
+        ({"1": 9, "2": 8, "98": 1, "99": 2}, ["98", "99"]),
+        ({"60": 9, "70": 8, "80": 1, "99": 2}, []),  # a score
+        (
+            {"good": 5, "bad": 5, "Not rated": 2, "<NA>": 1, "No answer given": 1},
+            ["Not rated", "<NA>", "No answer given"],
+        ),
+        ({"good": 5, "no": 5, "nothing": 2}, []),
         ({"good": 5, "bad": 5}, []),
     ],
 )
 def test_codes_for_no_answer(counts, codes):
     assert codes_for_no_answer(counts) == codes
+
+
+@pytest.mark.parametrize(
+    ("numbers", "codes"),
+    [
+        ([1.0, 2.0, 5.0, -99.0], [-99.0]),
+        ([1.0, 2.0, 5.0, 999.0], [999.0]),
+        ([1.0, 2.0, 5.0, 9.0], []),  # a scale to 10
+        ([60.0, 70.0, 99.0], []),
+        ([-120.0, -99.0, 5.0], []),
+    ],
+)
+def test_codes_among_numbers(numbers, codes):
+    assert codes_among_numbers(numbers) == codes

@@ -10,7 +10,7 @@ from numpy.lib import format as npy
 
 from encoderlab.config.commands import EmbedConfig
 from encoderlab.data.examples import Example
-from encoderlab.data.formats import Format, format_of
+from encoderlab.data.formats import Format
 from encoderlab.data.remote import local_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.config_json import default_prompt, modules_left_out, sentence_pooling
@@ -87,8 +87,7 @@ def _examples(config: EmbedConfig, model: Model) -> tuple[Iterable[Example], int
     if config.input is None:
         return inputs.standard_input_examples(model, paired=False), None
     path = local_file(config.input, config.cache)
-    dataset = model.config.dataset
-    as_trained = config.text_column is None and format_of(path, Format.auto) is not Format.txt
-    pair_column = config.text_pair_column or (getattr(dataset, "text_pair", None) if as_trained else None)
-    text_column = config.text_column or getattr(dataset, "text", "text")
-    return inputs.file_examples(model, path, text_column, pair_column, config.dialect, config.cache)
+    file = inputs.new_file(path, config, model)
+    if config.text_pair_column is None and (config.text_column is not None or file.kind is Format.txt):
+        file = replace(file, text_pair=None)
+    return inputs.file_examples(model, file, config.cache)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from encoderlab.data.columns import NO, YES, Columns, Where, flat, is_list, mapped_array, plain
+from encoderlab.data.columns import NO, YES, Columns, Where, choices_named, flat, is_list, mapped_array, plain
 from encoderlab.data.examples import JOINT, without_html
 from encoderlab.data.word_files import with_words
 from encoderlab.errors import DataError
@@ -78,6 +78,8 @@ def blank_rows(batch: dict[str, pa.Array], columns: Columns) -> np.ndarray:
         kind = flat(array).type
         is_text = types.is_string(kind) or types.is_large_string(kind)
         lacks = missing(array) if is_text and not is_list(array) else np.asarray(array.is_null())
+        if is_text and name in columns.label_columns:  # formulas below the rows give a 0 for each label
+            lacks |= np.asarray(pc.is_in(pc.utf8_lower(array), value_set=pa.array(NO, kind)))
         blank = lacks if place == 0 else blank & lacks
         if not blank.any():
             break
@@ -122,7 +124,8 @@ def _texts(array: pa.Array, name: str, where: Where, columns: Columns) -> pa.Arr
     lacking = missing(array) if has_null_words else np.asarray(array.is_null())
     if lacking.any() and not columns.drop:
         problem = f"{where(int(lacking.argmax()))} has no value in column {name!r}"
-        raise DataError(problem, remedy='Write an empty text as ""')
+        instead = ", or set dataset.on_missing=drop" if setting.startswith("dataset.") else ""
+        raise DataError(problem, remedy=f'Write an empty text as ""{instead}')
     return array
 
 
@@ -195,6 +198,7 @@ def _indicated(columns: dict[str, pa.Array], where: Where) -> pa.Array:
     for name, column in columns.items():
         cells = pc.utf8_lower(pc.utf8_trim_whitespace(column.fill_null("")))
         yes = np.asarray(pc.is_in(cells, value_set=pa.array(YES)))
+        yes |= np.asarray(pc.is_in(cells, value_set=pa.array(choices_named(name))))
         no = np.asarray(pc.is_in(cells, value_set=pa.array(NO)))
         if not no.any():  # a column of crosses, where none stands
             no = np.asarray(pc.equal(cells, ""))

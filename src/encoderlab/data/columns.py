@@ -68,10 +68,11 @@ class Columns:
         """Return the columns that make up a row's text."""
         return (self.text,) if isinstance(self.text, str) else tuple(self.text)
 
-    def to_read(self, existing: Sequence[str], where: str) -> list[str]:
+    def to_read(self, existing: Sequence[str], where: str, *, gathers: bool = False) -> list[str]:
         """Return the columns to read out of the `existing`, in order, by their `distinct_names`.
 
-        Raises DataError if one that is named is missing or occurs twice.
+        Raises DataError if one that is named is missing or occurs twice, unless the reader `gathers` labels from all
+        columns of one name, as Jira writes them.
         """
         counts = Counter(existing)
         names = distinct_names(existing)
@@ -83,8 +84,9 @@ class Columns:
                 if not near and any(len(other) > _LONGEST_NAME for other in existing):
                     remedy += ". If these are not column names, add a first line with the names"
                 problem = f"{where} has no column {name!r}"
-                raise MissingColumnError(problem, allowed=listed(existing), remedy=remedy, setting=setting)
-            if counts[name] > 1:
+                raise MissingColumnError(problem, allowed=listed_names(existing), remedy=remedy, setting=setting)
+            may_repeat = gathers and self.target == "label_set" and setting == "label"
+            if counts[name] > 1 and not may_repeat:
                 raise DataError(f"{where} has more than one column {name!r}", remedy="Give each column its own name")
         return names if self.others else [name for name in names if name in used.values()]
 
@@ -240,6 +242,11 @@ def listed(names: Iterable[str], most: int = 20) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
+def listed_names(names: Iterable[str]) -> str:
+    """Return names of columns separated by commas, for messages: those with a comma as they are typed."""
+    return listed(typed_list([name])[1:-1] if "," in name or name != name.strip() else name for name in names)
+
+
 def is_number(text: Any) -> bool:
     """Return whether a text is a finite number."""
     try:
@@ -310,12 +317,12 @@ def guess_label(columns: Mapping[str, Cells], target: TargetKind, where: str) ->
     shown = {name: columns[name] for name in few or candidates}
     if not shown:
         shown = _without_ids_and_dates(columns)
-    indicators = [name for name, values in candidates.items() if is_indicator(values)]
+    indicators = [name for name, cells in columns.items() if is_indicator(_values(cells)) or _are_choices(name, cells)]
     remedy = ""
     if len(names) != 1 and len(indicators) > 1 and target != "number":
         setting = shlex.quote(f"dataset.label_columns={typed_list(indicators)}")
         remedy = f"If each of the columns of 0 and 1 is a label, set task=multilabel {setting}"
-    numbers = [name for name, cells in shown.items() if are_numbers(_values(cells))]
+    numbers = [name for name, cells in shown.items() if _values(cells) and are_numbers(_values(cells))]
     if not candidates and numbers and target != "number":
         setting = shlex.quote(f"dataset.label={numbers[0]}")
         remedy = f"To predict numbers, set task=regression {setting}"
@@ -340,13 +347,31 @@ def texts_not_read(columns: Mapping[str, Cells]) -> list[str]:
 
 def described(columns: Mapping[str, Cells]) -> str:
     """Return each column with its number of different values, for messages."""
-    return listed(f"{name} ({len(_values(cells)):,} different values)" for name, cells in columns.items())
+    shown = [f"{listed_names([name])} ({len(_values(cells)):,} different values)" for name, cells in columns.items()]
+    return listed(shown)
 
 
 def is_indicator(values: Collection[str]) -> bool:
     """Return whether a column with these values says whether a label applies: it holds both 0 and 1, and no more."""
     lowered = {value.lower() for value in values}
     return lowered <= {*YES, *NO} and bool(lowered & {*YES}) and bool(lowered & {*NO})
+
+
+def choices_named(column: str) -> list[str]:
+    """Return what a cell may hold, in lower case, to say that the choice applies which a column is named after.
+
+    Forms repeat the choice: `Billing` in a column `Billing`, `Which areas? [Billing]` or `Areas: Billing`.
+    """
+    name = column.strip().lower()
+    parts = [name, *re.findall(r"\[([^\[\]]+)\]$", name), *re.split(r"(?::| - |\?) ?", name)]
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _are_choices(name: str, cells: Cells) -> bool:
+    """Return whether a column says by crosses, or by the choice it is named after, whether a label applies."""
+    values = {cell.strip().lower() for cell in cells}
+    filled = values - {""}
+    return "" in values and len(filled) == 1 and filled <= {*YES, *choices_named(name)}
 
 
 def _values(cells: Cells) -> set[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from encoderlab.data.annotation_tools import Record
 from encoderlab.data.columns import Columns
-from encoderlab.data.conll_layout import LINES_LOOKED_AT, ConllLayout, is_document_start, layout_of
+from encoderlab.data.conll_layout import LINES_LOOKED_AT, ConllLayout, is_document_start, layout_of, tags_of_brackets
 from encoderlab.data.formats import text_lines
 from encoderlab.errors import DataError
 from encoderlab.system.messages import say_once
@@ -33,12 +33,18 @@ def conll_sentences(path: Path, encoding: str, columns: Columns) -> Iterator[Rec
     for number, cells in _words(chain(head, lines), layout, counts, path):
         if sentence and (cells is None or layout.begins_sentence(cells, sentence[-1])):
             counts.sentence(len(sentence))
-            yield first, {named[setting]: [word[place] for word in sentence] for setting, place in layout.at.items()}
+            yield first, {named[setting]: _column(sentence, setting, layout) for setting in layout.at}
             sentence = []
         if cells is not None:
             first = first if sentence else number
             sentence.append(cells)
     counts.say(layout)
+
+
+def _column(sentence: list[list[str]], setting: str, layout: ConllLayout) -> list[str]:
+    """Return the cells of a column that a setting names, labels in brackets as tags."""
+    cells = [word[layout.at[setting]] for word in sentence]
+    return tags_of_brackets(cells) if setting == "label" and layout.has_brackets else cells
 
 
 def _words(

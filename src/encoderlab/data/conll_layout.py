@@ -2,7 +2,8 @@
 
 The shared tasks, and the programs that write their format, agree on little more than a word per line. CoNLL-2003 has
 the word first and its label last; GermEval 2014 and CoNLL-U count the words of a sentence in a column before them;
-MultiCoNER's comments have as many fields as its words; brat's converter writes the label first.
+MultiCoNER's comments have as many fields as its words; brat's converter writes the label first. CoNLL-2012 (OntoNotes)
+encloses entities in brackets: (GPE* and *) for two words, (PERSON) for one, * outside.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ _HEADER = frozenset(
     "iob bio id index entity".split()
 )
 _TAG = re.compile(r"[BIESLUMW]-.+|O", re.DOTALL)
+_BRACKETS = re.compile(r"\*\)?|\([^()*\s]+(\*|\))|\([^()*\s]+\*\)")
+_CONLL_2012 = 12  # columns, or more: one for each verb is between that of entities and the last
+_ENTITIES_OF_2012 = 10
 
 Sentence = list[list[str]]  # the cells of each word
 
@@ -40,7 +44,8 @@ class ConllLayout:
 
     `separator` is a tab, or None for any blanks; `width` is how many columns a word has, and `index` the one that
     counts the words of a sentence. `header` names columns in the first row, and `comments` are the first fields of
-    lines that are comments although they have as many columns as words. `labels` are those of the first words.
+    lines that are comments although they have as many columns as words. `labels` are those of the first words, which
+    may be entities in brackets.
     """
 
     separator: str | None
@@ -69,6 +74,11 @@ class ConllLayout:
         is_label = label in self.labels or (_has_prefixes(self.labels) and bool(_TAG.fullmatch(label)))
         return begins and cells[0] in self.comments and not is_label
 
+    @property
+    def has_brackets(self) -> bool:
+        """Return whether labels enclose entities in brackets."""
+        return are_brackets(self.labels)
+
     def is_several_words(self, cells: Sequence[str]) -> bool:
         """Return whether the cells are a multiword token of CoNLL-U, whose words follow."""
         return self.has_ranges and "-" in cells[0] and bool(_RANGE.fullmatch(cells[0]))
@@ -86,6 +96,27 @@ class ConllLayout:
         if self.index is None or cells[self.index] not in ("0", "1"):
             return False
         return before[self.index] != "0" or cells[self.index] == "0"
+
+
+def are_brackets(labels: Collection[str]) -> bool:
+    """Return whether labels are those of CoNLL-2012, which enclose entities in brackets."""
+    return "*" in labels and all(map(_BRACKETS.fullmatch, labels))
+
+
+def tags_of_brackets(labels: Sequence[str]) -> list[str]:
+    """Return a BIO tag for each word of a sentence.
+
+    >>> tags_of_brackets(["(PERSON)", "*", "(GPE*", "*)"])
+    ['B-PERSON', 'O', 'B-GPE', 'I-GPE']
+    """
+    tags = []
+    kind = ""
+    for label in labels:
+        begins = label.startswith("(")
+        kind = label.strip("()*") if begins else kind
+        tags.append(f"{'B' if begins else 'I'}-{kind}" if kind else "O")
+        kind = "" if label.endswith(")") else kind
+    return tags
 
 
 def is_document_start(line: str) -> bool:
@@ -249,6 +280,13 @@ class _LabelColumn:
             raise DataError(problem, allowed="two columns or more", remedy="Choose a file with a label for each word")
         if self.index == 0 and self.width == _CONLLU:
             return self._of_conllu()
+        brackets = [place for place in range(self.width) if are_brackets(self._values(place))]
+        if self.width >= _CONLL_2012 and _ENTITIES_OF_2012 in brackets:
+            return _ENTITIES_OF_2012
+        if len(brackets) > 1:
+            raise self._asked(f"{self.path} has several columns of brackets, as CoNLL-2012 writes them", brackets)
+        if brackets:
+            return brackets[0]
 
         # The last column, as in CoNLL-2003; where words are counted, any of the others may hold the labels.
         last = self.width - 1

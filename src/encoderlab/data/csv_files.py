@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
 from encoderlab.data.annotation_tools import Record
 from encoderlab.data.checks import LONGEST_TEXT
-from encoderlab.data.columns import Columns, are_numbers, distinct_names, listed
+from encoderlab.data.columns import KNOWN_NAMES, Columns, are_numbers, distinct_names, listed, with_known_names
 from encoderlab.data.formats import Dialect, Format, Quoting, lines_of
 from encoderlab.data.headers import ROWS_LOOKED_AT, Header, header_of
 from encoderlab.errors import DataError
@@ -33,18 +33,22 @@ _NULL = re.compile(r"(^|(?<=[,;\t|]))\\N(?=[,;\t|\r\n]|$)")  # as MySQL writes a
 class Grammar:
     """How the lines of a file become cells.
 
-    `first_line` is the number of the line that the table begins with: 2 after Excel's line `sep=;`.
+    `first_line` is the number of the line that the table begins with: 2 after Excel's line `sep=;`. Cells may be
+    enclosed in another `quote`, and `skips_blanks` says that a quote may follow blanks.
     """
 
     encoding: str
     separator: str
     quoting: Quoting  # double, literal or backslash
     first_line: int = 1
+    quote: str = '"'
+    skips_blanks: bool = False
 
     def described(self) -> str:
         """Return the grammar for people."""
         name = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "bars"}.get(self.separator, repr(self.separator))
-        return f"cells separated by {name}, quotes {self.quoting.value}"
+        single = ", which are single ones" if self.quote == "'" else ""
+        return f"cells separated by {name}, quotes {self.quoting.value}{single}"
 
 
 def separated_rows(path: Path, kind: Format, columns: Columns, dialect: Dialect, encoding: str) -> Iterator[Record]:
@@ -63,25 +67,35 @@ def separated_rows(path: Path, kind: Format, columns: Columns, dialect: Dialect,
         say_once(f"{path}: {header.note}{remedy if header.row is None else ''}")
 
     # Each row, with the columns that are to be read.
+    where = f"The header of {path}"
     names = distinct_names(header.names)
     place_of = {name: place for place, name in enumerate(names)}
-    index = {name: place_of[name] for name in columns.to_read(header.names, f"The header of {path}")}
+    index = {name: place_of[name] for name in columns.to_read(header.names, where, gathers=True)}
+    several = [place for place, name in enumerate(header.names) if name == columns.label]
     merged = _MergedRows(names, columns, grammar.separator)
     repeated = []
     csv.field_size_limit(_MOST_FIELD if columns.documents else LONGEST_TEXT)
     setting = columns.sibling("quoting")
     for first, cells, last in _rows_of_width(path, grammar, header, setting):
-        if cells == header.names and header.row is not None:
+        if header.row is not None and _repeats(cells, header.names):
             repeated.append(first)
             continue
         merged.look_at(first, cells, last)
-        yield first, {name: cells[at] for name, at in index.items()}
+        row: dict[str, Any] = {name: cells[at] for name, at in index.items()}
+        if len(several) > 1:  # a label in each of the columns that share the name
+            row[header.names[several[0]]] = [cells[place] for place in several if cells[place].strip()]
+        yield first, row
 
     # What only the whole file shows.
     if repeated:
         say_once(f"{path}: the header is repeated at line {listed(map(str, repeated))}, which is left out")
     if dialect.quoting is Quoting.auto and grammar.quoting is Quoting.double:
         merged.refuse(path, setting)
+
+
+def _repeats(cells: list[str], names: list[str]) -> bool:
+    """Return whether a row is the header again, perhaps behind the byte-order mark of a file that was appended."""
+    return cells[1:] == names[1:] and cells[0].removeprefix("\ufeff") == names[0]
 
 
 class _MergedRows:
@@ -134,15 +148,43 @@ def grammar_of(path: Path, kind: Format, columns: Columns, dialect: Dialect, enc
     """
     csv.field_size_limit(_MOST_FIELD)  # by default the csv module refuses cells above 131,072 characters
     quoting = Quoting.double if dialect.quoting is Quoting.auto else dialect.quoting
-    first = next(lines_of(path, encoding), "")
+    head = list(islice(lines_of(path, encoding), ROWS_LOOKED_AT))
+    first = next(iter(head), "")
     stated = _SEPARATOR_LINE.fullmatch(first)
     if stated:
         grammar = Grammar(encoding, stated[1], quoting, first_line=2)
     else:
-        grammar = Grammar(encoding, _separator(path, kind, first, columns, Grammar(encoding, "", quoting)), quoting)
-    if dialect.quoting is Quoting.auto and _escapes_quotes(path, grammar):
+        first_line = 1 + _n_comments(head, {*columns.by_setting().values()})
+        if first_line > 1:
+            lines = "line 1 is a comment" if first_line == 2 else f"lines 1 to {first_line - 1} are comments"
+            say_once(f"{path}: {lines}, left out")
+        grammar = Grammar(encoding, "", quoting, first_line)
+        separator = _separator(path, kind, head[first_line - 1] if head else "", columns, grammar)
+        grammar = replace(grammar, separator=separator)
+    return _with_quotes(path, grammar, columns) if dialect.quoting is Quoting.auto else grammar
+
+
+def _n_comments(lines: Sequence[str], known: Collection[str]) -> int:
+    """Return how many of the first lines are comments: they begin with #, and the line below them names columns."""
+    count = sum(1 for _ in takewhile(lambda line: line.startswith("#"), lines))
+    if not 0 < count < len(lines):
+        return 0
+    below = {cell.strip(" \"'\r\n") for cell in re.split(r"[,;\t|]", lines[count])}
+    names = known or {"text", "label"}
+    is_header = bool(with_known_names(below, KNOWN_NAMES)) or bool(below & {*names})
+    return count if lines[0].startswith("# ") or is_header and count > 1 else 0
+
+
+def _with_quotes(path: Path, grammar: Grammar, columns: Columns) -> Grammar:
+    """Return the grammar with the quotes of the first lines: after a backslash, after a blank, or single ones."""
+    if _escapes_quotes(path, grammar):
         say_once(f"{path}: a backslash stands before quotes inside quotes ({columns.sibling('quoting')}=backslash)")
         return replace(grammar, quoting=Quoting.backslash)
+    if _quotes_follow_blanks(path, grammar):
+        return replace(grammar, skips_blanks=True)
+    if _has_single_quotes(path, grammar):
+        say_once(f"{path}: cells are enclosed in single quotes")
+        return replace(grammar, quote="'")
     return grammar
 
 
@@ -151,6 +193,27 @@ def header_of_file(path: Path, grammar: Grammar, columns: Columns, dialect: Dial
     rows = _csv_rows(path, grammar, columns.sibling("quoting"))
     grid = [(line, cells) for line, cells, _ in islice(rows, ROWS_LOOKED_AT)]
     return header_of(grid, dialect.header, {*columns.by_setting().values()})
+
+
+def _quotes_follow_blanks(path: Path, grammar: Grammar) -> bool:
+    """Return whether blanks stand before the quotes that enclose cells, so that they would be part of them."""
+    between = f'{grammar.separator} "'
+    if not any(between in line for line in islice(lines_of(path, grammar.encoding), ROWS_LOOKED_AT)):
+        return False
+    try:
+        rows = [cells for _, cells, _ in islice(_csv_rows(path, grammar, ""), ROWS_LOOKED_AT)]
+    except DataError:
+        return _are_valid(path, replace(grammar, skips_blanks=True))
+    return any(re.match(r' +"', cell) for cells in rows for cell in cells)
+
+
+def _has_single_quotes(path: Path, grammar: Grammar) -> bool:
+    """Return whether each row below the first is enclosed in single quotes, and is a valid row with them."""
+    lines = list(islice(lines_of(path, grammar.encoding), grammar.first_line, ROWS_LOOKED_AT))
+    between = f"'{grammar.separator}'"
+    if not lines or not all(line.startswith("'") and line.rstrip().endswith("'") for line in lines):
+        return False
+    return all(between in line for line in lines) and _are_valid(path, replace(grammar, quote="'"))
 
 
 def _escapes_quotes(path: Path, grammar: Grammar) -> bool:
@@ -180,7 +243,7 @@ def _rows_of_width(path: Path, grammar: Grammar, header: Header, setting: str) -
     for first, cells, last in _csv_rows(path, grammar, setting):
         if first in left_out:
             continue
-        if not cells:
+        if not cells or (width > 1 and len(cells) == 1 and not cells[0].strip()):
             blank = blank or first
             continue
         if blank and width == 1:
@@ -200,6 +263,7 @@ def _csv_rows(path: Path, grammar: Grammar, setting: str) -> Iterator[tuple[int,
     """
     lines = islice(lines_of(path, grammar.encoding), grammar.first_line - 1, None)
     style: dict[str, Any] = {"quoting": csv.QUOTE_NONE if grammar.quoting is Quoting.literal else csv.QUOTE_MINIMAL}
+    style |= {"quotechar": grammar.quote, "skipinitialspace": grammar.skips_blanks}
     if grammar.quoting is Quoting.backslash:
         style |= {"escapechar": "\\", "doublequote": False}
         lines = (_NULL.sub("", line) for line in lines)  # the csv module would read it as the letter N
@@ -233,7 +297,7 @@ def _separator(path: Path, kind: Format, first: str, columns: Columns, grammar: 
     cells, the more the better; otherwise the one by which the first line has most cells.
     """
     names = {*columns.by_setting().values()}
-    order = ",;\t|" if kind is Format.csv else "\t,;|"
+    order = ",;\t|^" if kind is Format.csv else "\t,;|^"
     try:
         header = {separator: next(csv.reader([first], delimiter=separator), []) for separator in order}
     except csv.Error as error:
@@ -246,7 +310,7 @@ def _separator(path: Path, kind: Format, first: str, columns: Columns, grammar: 
         return best
     even = {}
     for separator in order:
-        n_cells = _even_width(path, Grammar(grammar.encoding, separator, grammar.quoting))
+        n_cells = _even_width(path, replace(grammar, separator=separator))
         if n_cells > 1:
             even[separator] = n_cells
     if not even or best in even:

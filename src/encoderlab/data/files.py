@@ -343,7 +343,7 @@ def _name_texts_not_read(rows: RawRows, text: str, path: Path) -> None:
         if name.startswith(CARRIED):
             cells = head[name].to_pylist()
             columns[name.removeprefix(CARRIED)] = ["" if cell is None else as_cell(cell) for cell in cells]
-    others = texts_not_read(columns)
+    others = [name for name in texts_not_read(columns) if not text.startswith(f"{name}.")]  # the object around it
     if not others:
         return
     pair = shlex.quote(f"dataset.text_pair={others[0]}")
@@ -373,6 +373,17 @@ def _origin(files: dict[str, list[Path]]) -> dict[str, Any]:
     return {"source": "files", "files": {name: paths[0] if len(paths) == 1 else paths for name, paths in names.items()}}
 
 
+def format_of_texts(path: Path, encoding: str, *, words: bool) -> Format:
+    """Return the format of a file of new texts, CoNLL's if its `words` stand in a line each, which is said."""
+    from encoderlab.data.word_files import has_word_per_line
+
+    kind = format_of(path)
+    if words and has_word_per_line(path, kind, encoding):
+        say_once(f"{path} has a word in each line and is read as CoNLL's columns")
+        return Format.conll
+    return kind
+
+
 def read_unlabelled(
     path: Path,
     *,
@@ -387,25 +398,17 @@ def read_unlabelled(
     `words` asks for sequences of words: lists of them as they are, texts split at white space. In a .txt file each line
     is a text, blank lines too. Raises DataError that names the settings of `predict`.
     """
-    import pyarrow as pa
-
-    from encoderlab.data.columns import Columns, RawRows, is_list
+    from encoderlab.data.columns import Columns, is_list
     from encoderlab.data.labels import as_split
     from encoderlab.data.tables import read_table
 
-    kind = format_of(path)
+    dialect = dialect or Dialect()
+    kind = format_of_texts(path, dialect.encoding, words=words)
     if kind is Format.folder or (text_pair is not None and kind in (Format.txt, Format.conll)):
         allowed = "a table with a column for each text" if text_pair else "a file"
         raise DataError(f"{path} holds no {'pairs of ' if text_pair else ''}texts", allowed=allowed)
-    columns = Columns(text, text_pair, setting="{}_column", others=True)
-    rows = read_table(path, kind, columns, dialect or Dialect(), cache_dir)
-    column = rows.table["text"]
-    if words and not is_list(column):
-        split = []
-        for chunk in column.chunks:
-            split.append(pa.array([text.split() for text in chunk.to_pylist()], pa.list_(pa.string())))
-        place = rows.table.column_names.index("text")
-        rows = RawRows(rows.table.set_column(place, "text", pa.chunked_array(split)), rows.where)
-    elif is_list(column) and not words:
+    columns = Columns(text, text_pair, setting="{}_column", target="words" if words else "label", others=True)
+    rows = read_table(path, kind, columns, dialect, cache_dir)
+    if is_list(rows.table["text"]) and not words:
         raise DataError(f"{path} holds lists of words", allowed="texts, because the run predicts for whole texts")
     return as_split(rows, None)

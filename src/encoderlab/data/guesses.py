@@ -49,7 +49,7 @@ def _guessed_words(dataset: ColumnDataset, path: Path, kind: Format, error: Data
     """Return the columns of words and of their labels that stand for the defaults of `text` and `label`."""
     from encoderlab.data.word_files import guess_words
 
-    arrays = first_arrays(path, kind, dataset.dialect, lists=True)
+    arrays = first_arrays(path, kind, dataset.dialect, of_words=True)
     lacks_text = dataset.text not in arrays
     lacks_label = dataset.label not in (None, *arrays)
     if (lacks_text and dataset.text != "text") or (lacks_label and dataset.label != "label"):
@@ -129,19 +129,19 @@ def first_cells(path: Path, kind: Format, dialect: Dialect, setting: str = "data
 
 
 def first_arrays(
-    path: Path, kind: Format, dialect: Dialect, setting: str = "dataset.{}", *, lists: bool = False
+    path: Path, kind: Format, dialect: Dialect, setting: str = "dataset.{}", *, of_words: bool = False
 ) -> dict[str, pa.Array]:
-    """Return the first cells of each column of a file, of a parquet file also `lists`; see `first_cells`."""
+    """Return the first cells of each column of a file (`of_words`: also lists of them); see `first_cells`."""
     from encoderlab.data.tables import read_batches
 
     named = ()
-    if lists and kind is Format.parquet:
+    if of_words and kind is Format.parquet:
         import pyarrow.parquet as pq
         from pyarrow import types
 
         schema = pq.read_schema(path)
         named = tuple(one.name for one in schema if types.is_list(one.type) or types.is_large_list(one.type))
-    columns = Columns(named, setting=setting, others=True)
+    columns = Columns(named, setting=setting, target="words" if of_words else "label", others=True)
     _, arrays = next(read_batches(path, kind, columns, dialect), (0, {}))
     return arrays
 

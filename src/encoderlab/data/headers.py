@@ -1,15 +1,16 @@
 """Which of the first rows of a grid (a csv file, a sheet) name its columns, and which are neither names nor data.
 
 A grid is decided once, from its first rows. Programs write more above the data than one row of names: titles of a
-report, a line `sep=;` for Excel, the wording of each question below its name (Qualtrics), types of columns (Orange);
-and some files, such as the SMS Spam Collection, have no names at all.
+report, comments, a line `sep=;` for Excel, the wording of each question below its name (Qualtrics), how each is
+answered (SurveyMonkey), types of columns (Orange), a rule of dashes (SQL); pandas writes two rows of names. Some files,
+such as the SMS Spam Collection, have no names at all.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from statistics import median
 
@@ -28,7 +29,18 @@ _TYPES_OF_TIMES = "time datetime date timestamp"
 _TYPES_OF_NUMBERS = "int integer int32 int64 bigint float float32 float64 double decimal number numeric bool boolean"
 _ROLES = {"class", "meta", "ignore", "i"}
 _TYPES = {*f"{_TYPES_OF_VALUES} {_TYPES_OF_TIMES} {_TYPES_OF_NUMBERS}".split(), *_ROLES}
-_ANSWERS = frozenset({"response", "open-ended response"})  # below the questions of SurveyMonkey
+_ANSWERS = frozenset({"response", "open-ended response"})  # below the questions of SurveyMonkey, beside choices
+# Qualtrics' own columns, with what its row of wordings says of each.
+_WORDING_OF = {
+    "startdate": "start date",
+    "enddate": "end date",
+    "status": "response type",
+    "ipaddress": "ip address",
+    "responseid": "response id",
+    "recordeddate": "recorded date",
+    "duration (in seconds)": "duration (in seconds)",
+}
+_RULE = re.compile(r"[-=+|:\s]{2,}")
 
 Grid = Sequence[tuple[int, Sequence[str]]]  # the number of each row (or its line), and its cells
 
@@ -72,11 +84,13 @@ def header_of(grid: Grid, choice: str = AUTO, known: Collection[str] = ()) -> He
         return _named(filled, at, known)
 
     at = _n_titles([cells for _, cells in filled], known)
+    at += _n_upper_names([cells for _, cells in filled[at:]], known)
     names, *rows = [cells for _, cells in filled[at:]]
     if looks_like_a_row(names, rows, known):
         number = filled[at][0]
         note = f"row {number} looks like data and not like names"
-        return _without_names(filled[at:], note)
+        header = _without_names(filled[at:], note)
+        return replace(header, left_out=frozenset(title for title, _ in filled[:at]))
     return _named(filled, at, known)
 
 
@@ -127,6 +141,15 @@ def _n_titles(rows: Sequence[Sequence[str]], known: Collection[str]) -> int:
     return 0
 
 
+def _n_upper_names(rows: Sequence[Sequence[str]], known: Collection[str]) -> int:
+    """Return 1 if the first row groups the names in the second, as pandas writes columns of two levels; otherwise 0."""
+    if len(rows) < 2 or {*rows[0]} & {*known}:
+        return 0
+    upper, lower = ([cell.strip() for cell in row if cell.strip()] for row in rows[:2])
+    repeats = len({*upper}) < len(upper)
+    return int(repeats and len({*lower}) == len(lower) > 1 and sum(map(_is_known, lower)) > 1)
+
+
 def _n_descriptions(rows: Sequence[Sequence[str]], known: Collection[str]) -> int:
     """Return how many rows below the names describe the columns: their wording, their types, how they are answered."""
     names, *below = rows
@@ -142,11 +165,34 @@ def _n_descriptions(rows: Sequence[Sequence[str]], known: Collection[str]) -> in
         are_values = any({*cells} & {*other} - {""} for other in below[2:])  # classes may be called "text" or "d"
         if filled and {*words} <= _TYPES and are_types and not are_values:
             count += 1
-        elif filled and {*filled} <= _ANSWERS and len(filled) < len(names):
+        elif (
+            filled
+            and all(map(_RULE.fullmatch, filled))
+            or _is_row_of_answers(filled, len(names))
+            or _is_row_of_wordings(names, cells)
+        ):
             return count + 1
         else:
             break
     return count
+
+
+def _is_row_of_answers(filled: Sequence[str], width: int) -> bool:
+    """Return whether the cells say how each question is answered, as below the questions of SurveyMonkey.
+
+    Questions with choices have a column for each of them, whose names are different.
+    """
+    if not {*filled} & _ANSWERS or len(filled) >= width:
+        return False
+    choices = [cell for cell in filled if cell not in _ANSWERS]
+    return len({*choices}) == len(choices) and ("open-ended response" in filled or not choices or len(filled) > 2)
+
+
+def _is_row_of_wordings(names: Sequence[str], cells: Sequence[str]) -> bool:
+    """Return whether the cells are Qualtrics' wordings of its own columns, of which there are several."""
+    own = [name.strip().casefold() for name in names]
+    pairs = [(_WORDING_OF.get(name), cell.strip().casefold()) for name, cell in zip(own, cells, strict=False)]
+    return sum(wording == cell for wording, cell in pairs if wording is not None) > 1
 
 
 def looks_like_a_row(names: Sequence[str], rows: Sequence[Sequence[str]], known: Collection[str] = ()) -> bool:

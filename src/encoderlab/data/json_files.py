@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -15,13 +16,15 @@ from typing import Any
 from encoderlab.data.annotation_tools import Record
 from encoderlab.data.columns import Columns, listed
 from encoderlab.data.formats import Format, lines_of
+from encoderlab.data.label_cells import name_of
 from encoderlab.errors import DataError
 from encoderlab.system.messages import say_once
 
 _RECORDS = "Write it as an array of objects, in pandas by df.to_json(path, orient='records')"
-_NAMES = ("name", "label", "value")  # of what an object that stands for a label is called, tried in this order
 _BLANKS = re.compile(r"\s*")
-_LOOKED_AT = 100  # rows, whose names are the columns
+_LOOKED_AT = 10_000  # rows of lines, whose names are the columns
+_CHARACTERS_LOOKED_AT = 2**24
+_DEEPEST = 3  # objects around a table
 
 
 def json_records(path: Path, kind: Format, encoding: str) -> Iterator[Record]:
@@ -44,7 +47,7 @@ def _objects_in_lines(path: Path, lines: Iterable[str]) -> Iterator[Record]:
         if text.isspace():
             continue
         try:
-            value = json.loads(text)
+            value = json.loads(text, parse_constant=_constant)
         except (ValueError, RecursionError) as error:
             raise _not_json(path, text, error, line=number) from error
         if not isinstance(value, dict):
@@ -55,7 +58,7 @@ def _objects_in_lines(path: Path, lines: Iterable[str]) -> Iterator[Record]:
 
 def _document(path: Path, text: str) -> Any:
     """Return what a document holds; of objects one after another, the list of them."""
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(parse_constant=_constant)
     values = []
     at = _after_blanks(text, 0)
     try:
@@ -66,6 +69,11 @@ def _document(path: Path, text: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise _not_json(path, text, error) from error
     return values[0] if len(values) == 1 else values
+
+
+def _constant(name: str) -> float | None:
+    """Return the value of NaN, Infinity or -Infinity, which Python writes: a number that is none is missing."""
+    return None if name == "NaN" else float(name)
 
 
 def _after_blanks(text: str, at: int) -> int:
@@ -86,6 +94,9 @@ def _not_json(path: Path, text: str, error: Exception, line: int = 0) -> DataErr
         return DataError(
             f"{place} has a comma that nothing follows", remedy="Remove the comma before the closing bracket"
         )
+    if before.endswith("}") and after.startswith(",") and line:
+        problem = f"{place} ends with a comma, as in an array without its brackets"
+        return DataError(problem, remedy="Remove the comma at the end of each line, or write [ before and ] after them")
     if after.startswith("'"):
         problem = f"{place} is written with single quotes, as Python shows a value"
         return DataError(problem, remedy="Write it with json.dumps, which uses double quotes")
@@ -107,7 +118,7 @@ def _rows_of(path: Path, document: Any) -> Iterable[Any]:
         raise DataError(f"{path} is a single value", allowed="an array of objects, or one in each line")
     if path.suffix.lower() in (".jsonl", ".ndjson"):
         return [document]  # the only line of such a file is a row, which may have lists and objects
-    return _rows_of_table(path, document) or _rows_of_columns(path, document)
+    return _rows_of_table(path, document) or _rows_of_inner_table(path, document) or _rows_of_columns(path, document)
 
 
 def _rows_of_table(path: Path, document: dict[str, Any]) -> Iterable[Any]:
@@ -127,6 +138,28 @@ def _rows_of_table(path: Path, document: dict[str, Any]) -> Iterable[Any]:
     if len(tables) > 1 or (len(document) > 1 and all(map(_is_grid, document.values()))):
         _refuse_several(path, [*document])
     return []
+
+
+def _rows_of_inner_table(path: Path, document: dict[str, Any]) -> Iterable[Any]:
+    """Return the rows of the only table within the objects of a document, as web services write it; nothing if there is
+    none. Raises DataError for several.
+    """
+    tables = dict(_inner_tables(document, _DEEPEST))
+    if len(tables) > 1:
+        _refuse_several(path, [*tables])
+    for name, rows in tables.items():
+        say_once(f"{path}: its rows are read from {name!r}")
+        return rows
+    return []
+
+
+def _inner_tables(value: Mapping[str, Any], depth: int, before: str = "") -> Iterator[tuple[str, list[Any]]]:
+    """Yield the lists of several objects within an object, by names such as hits.hits."""
+    for name, inner in value.items():
+        if isinstance(inner, dict) and depth > 0:
+            yield from _inner_tables(inner, depth - 1, f"{before}{name}.")
+        elif before and isinstance(inner, list) and len(inner) > 1 and _is_table(inner):
+            yield f"{before}{name}", inner
 
 
 def _rows_of_columns(path: Path, document: dict[str, Any]) -> Iterable[Any]:
@@ -168,23 +201,41 @@ def _rows_of_objects(document: Mapping[str, Mapping[str, Any]]) -> Iterable[dict
     return ({name: column[row] for name, column in document.items()} for row in first)
 
 
-def with_columns(records: Iterator[Record], columns: Columns) -> Iterator[Record]:
+def with_columns(records: Iterator[Record], columns: Columns, place: Callable[[int], str]) -> Iterator[Record]:
     """Yield records whose first one has all the columns of the first ones, with nested fields and labels by name.
 
     A column such as data.text is the field `text` of the object `data`. An object that stands for a label is its name.
+    What only later records have is left out, which is said at the end.
     """
-    first = list(islice(records, _LOOKED_AT))
-    if not first:
-        return
     used = [*columns.by_setting().values()]
     shaped = _shaper(columns, used)
-    shown = [(number, shaped(record)) for number, record in first]
+    shown = [(number, shaped(record)) for number, record in _first(records)]
+    if not shown:
+        return
     names = dict.fromkeys(name for _, record in shown for name in record)
     number, record = shown[0]
     yield number, {name: record.get(name) for name in names}
     yield from shown[1:]
+    late: dict[str, str] = {}
     for number, record in records:
-        yield number, shaped(record)
+        row = shaped(record)
+        if not row.keys() <= names.keys():
+            late |= {name: place(number) for name in row.keys() - names.keys() - late.keys()}
+        yield number, row
+    for name, where in late.items():
+        say_once(f"{where} is the first with {name!r}, a column that no row at the beginning has: it is left out")
+
+
+def _first(records: Iterator[Record]) -> list[Record]:
+    """Return the first records, which show what columns there are."""
+    first = []
+    n_characters = 0
+    for record in islice(records, _LOOKED_AT):
+        first.append(record)
+        n_characters += sum(len(value) for value in record[1].values() if isinstance(value, str))
+        if n_characters > _CHARACTERS_LOOKED_AT:
+            break
+    return first
 
 
 def _shaper(columns: Columns, used: list[str]) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -202,10 +253,21 @@ def _shaper(columns: Columns, used: list[str]) -> Callable[[dict[str, Any]], dic
         if label is not None:
             value = added.get(label, record.get(label))
             if isinstance(value, dict | list):
-                added[label] = _names_of(value)
+                added[label] = name_of(value)
+            if isinstance(added.get(label), dict):
+                _ask_for_field(columns, added[label])
         return {**record, **added} if added else record
 
     return shaped
+
+
+def _ask_for_field(columns: Columns, value: dict[str, Any]) -> None:
+    """Raise DataError for an object that stands for a label and has no name that is known: it offers its fields."""
+    names = [f"{columns.label}.{name}" for name, _ in _fields(value)]
+    texts = [f"{columns.label}.{name}" for name, one in _fields(value) if isinstance(one, str)]
+    problem = f"The labels in {columns.label!r} are objects, such as {json.dumps(value)[:60]}"
+    setting = shlex.quote(f"{columns.setting.format('label')}={next(iter([*texts, *names]), 'COLUMN')}")
+    raise DataError(problem, allowed=listed(names), remedy=f"Set {setting}")
 
 
 def _fields(record: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
@@ -222,10 +284,3 @@ def _field(record: Any, name: str) -> Any:
     for part in name.split("."):
         record = record.get(part) if isinstance(record, dict) else None
     return record
-
-
-def _names_of(value: Any) -> Any:
-    """Return the name of an object, or of each in a list; anything else as it is."""
-    if isinstance(value, list):
-        return [_names_of(one) if isinstance(one, dict) else one for one in value]
-    return next((value[key] for key in _NAMES if isinstance(value.get(key), str)), value)

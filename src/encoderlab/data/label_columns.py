@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from encoderlab.data.columns import RawRows, flat, is_list, listed, mapped
-from encoderlab.data.label_cells import CellFormat, CellKind, cell_format, doubts, vector_length
-from encoderlab.data.spellings import WHOLE, codes_for_no_answer, one_spelling, same_numbers, shown, whole_number
+from encoderlab.data.label_cells import CellFormat, CellKind, cell_format, doubts, vector_length, vector_of
+from encoderlab.data.spellings import WHOLE, codes_for_no_answer, form, one_spelling, same_numbers, shown, whole_number
 from encoderlab.errors import DataError
 from encoderlab.settings import typed_list
 from encoderlab.system.messages import say
@@ -71,7 +71,7 @@ def _with_named_vectors(
         raise DataError(problem, allowed="names of labels", remedy=remedy)
 
     def marked(cell: str | None) -> list[str]:
-        marks = format.labels_with_repeats(cell or "")
+        marks = vector_of(cell or "") or []
         return [name for name, mark in zip(names, marks, strict=False) if float(mark) == 1]
 
     return {name: _with_sets(part, marked) for name, part in rows.items()}, format
@@ -83,10 +83,13 @@ def with_single_labels(rows: Mapping[str, RawRows], column: str) -> dict[str, Ra
     if is_list(train.labels):
         return dict(rows)
     format = cell_format(counts_of(train))
-    if format.kind not in (CellKind.list, CellKind.tags):
+    if format.kind not in (CellKind.list, CellKind.marks, CellKind.tags, CellKind.hashtags):
         return dict(rows)
-    if any(len(format.labels_of(cell)) > 1 for part in rows.values() for cell in counts_of(part)):
-        return dict(rows)
+    cells = (cell for part in rows.values() for cell in counts_of(part))
+    several = next((cell for cell in cells if len(format.labels_of(cell)) > 1), None)
+    if several is not None:
+        problem = f"{file_of(train)} has the label {several!r} in column {column!r}, which is several"
+        raise DataError(problem, allowed="one label in each row", remedy="Use task=multilabel")
     say(f"{file_of(train)}: cells of column {column!r} hold {format.described()}, of which each has one")
 
     def label_of(cell: str | None) -> str | None:
@@ -104,7 +107,8 @@ def without_codes(rows: RawRows, codes: Collection[str]) -> RawRows:
     if not codes or "label" not in rows.table.column_names:
         return rows
     numbers = {whole[1] for whole in map(WHOLE.fullmatch, codes) if whole}
-    values = [value for value in counts_of(rows) if value in codes or whole_number(value) in numbers]
+    forms = {*map(form, codes)}  # N/A and n/a are one code, too
+    values = [value for value in counts_of(rows) if form(value) in forms or whole_number(value) in numbers]
     known = pa.array(values, pa.string())
 
     def left(values: pa.Array) -> pa.Array:

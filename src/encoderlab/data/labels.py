@@ -28,13 +28,16 @@ from encoderlab.data.columns import (
 from encoderlab.data.examples import Split
 from encoderlab.data.label_cells import NOT_IN_NAMES, SEPARATORS
 from encoderlab.data.label_columns import file_of
+from encoderlab.data.spellings import codes_among_numbers
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics.entities import EntityLabels, entity_labels, repaired
+from encoderlab.settings import typed_list
 from encoderlab.system.messages import say
 
 _FRACTION = re.compile(r"\s*[+-]?[0-9]*[.,][0-9]*[1-9][0-9]*\s*")
 _THOUSANDS = re.compile(r"\s*[+-]?[0-9]{1,3},[0-9]{3}\s*")
 _OUTSIDE_SIGNS = ("-", "0", "o")  # what stands for O in some files of tagged words
+_HALF = re.compile(r"\s*[+-]?[0-9]+,[05]0*\s*")
 _MOST_STEPS = 20  # distinct decimal numbers that may still be classes, such as half stars
 
 
@@ -157,12 +160,21 @@ def refuse_other_targets(train: RawRows, name: str) -> None:
         place = f"{train.where(train.labels.to_pylist().index(fraction))} has {fraction!r} in column {name!r}"
         remedy = "Use task=regression, or list the classes in dataset.label_names"
         raise DataError(f"{place}, which holds {len(values)} different numbers", allowed="classes", remedy=remedy)
-    several = None if are_numbers(values) else _several_labels(values)
+    several = _joined_numbers(values) if are_numbers(values) else _several_labels(values)
     if several is not None:
         first = train.where(train.labels.to_pylist().index(several))
         problem = f"{first} has the label {several!r}, whose parts are labels of other rows"
         remedy = "Use task=multilabel, or list the labels in dataset.label_names"
         raise DataError(problem, allowed="one label in each row", remedy=remedy)
+
+
+def _joined_numbers(values: list[str]) -> str | None:
+    """Return the first of numbers with a comma that is several labels, such as 2,14 beside 2; halves are decimals."""
+    single = {value for value in values if "," not in value}
+    joined = [value for value in values if "," in value]
+    if all(map(_HALF.fullmatch, joined)):
+        return None
+    return next((value for value in joined if {*value.split(",")} & single), None)
 
 
 def _several_labels(values: list[str]) -> str | None:
@@ -198,6 +210,8 @@ def with_numbers(rows: Mapping[str, RawRows], name: str) -> dict[str, RawRows]:
         note = f"numbers in column {name!r} have decimal commas: {shown} is read as {number_with_comma(shown):g}"
         say(f"{file}: {note}")
     number_of = number_with_comma if with_comma else float
+    if not with_comma:
+        _say_codes(rows["train"], by_split["train"], name)
     with_targets = {}
     for split, part in rows.items():
         cells = by_split[split]
@@ -206,6 +220,16 @@ def with_numbers(rows: Mapping[str, RawRows], name: str) -> dict[str, RawRows]:
         numbers = [None if cell is None else number_of(cell) for cell in cells]
         with_targets[split] = part.with_labels(pa.chunked_array([pa.array(numbers, pa.float64())]))
     return with_targets
+
+
+def _say_codes(train: RawRows, cells: list[str | None], name: str) -> None:
+    """Say which numbers are probably codes for "no answer", such as -99."""
+    numbers = [float(cell) for cell in cells if cell is not None and is_number(cell)]
+    codes = codes_among_numbers(numbers)
+    if codes:
+        times = listed(f"{code:g} ({numbers.count(code):,} times)" for code in codes)
+        setting = shlex.quote(f"dataset.no_answer={typed_list(f'{code:g}' for code in codes)}")
+        say(f"{file_of(train)}: column {name!r} has the number {times}. If that means no answer, set {setting}")
 
 
 def _refuse_other_than_numbers(rows: RawRows, cells: list[str | None], name: str) -> None:

@@ -32,10 +32,13 @@ _BINARY = (
     (rb"SQLite format 3\0", "an SQLite database", "Export the table as csv, in sqlite3 by .mode csv"),
     (rb"\x80[\x02-\x05]", "a pickle of Python, which may run code", "Save it as csv or parquet with its program"),
 )
+_PAGES = (
+    (rb"(?i)(?:\xef\xbb\xbf)?\s*(<!doctype html|<html|<table|<head|<meta|<body)", "an HTML page", _AS_XLSX),
+    (rb"\s*<\?xml[\s\S]*schemas-microsoft-com:office:spreadsheet", "XML of Excel 2003", _AS_XLSX),
+)
 _TEXT = (
     (rb"\{\\rtf", "a text with formatting (RTF)", _AS_TABLE),
-    (rb"(?i)\s*(<!doctype html|<html|<table|<head|<meta|<body)", "an HTML page", _AS_XLSX),
-    (rb"\s*<\?xml[\s\S]*schemas-microsoft-com:office:spreadsheet", "XML of Excel 2003", _AS_XLSX),
+    *_PAGES,
     (rb"\s*<", "XML", f"{_AS_TABLE}, in pandas by read_xml and to_csv"),
     (rb"From \S+ .*\n(\S+:|>From)", "a mailbox (mbox)", f"{_AS_TABLE}, in Python by the module mailbox"),
     (_HEADER.encode(), "an e-mail", _AS_TABLE),
@@ -46,6 +49,14 @@ _BY_SUFFIX = {
     ".yaml": ("YAML", "Save it as JSON: an array of objects"),
     ".yml": ("YAML", "Save it as JSON: an array of objects"),
     ".docx": ("a document of Word", _AS_TABLE),
+    ".arff": ("a file of Weka", "Save it as csv, in Weka by Save... and the file type CSV"),
+    ".sql": ("a dump of SQL", "Export the table as csv"),
+    ".md": ("Markdown", "Save its table as csv"),
+    ".avro": ("a file of Avro", "Save it as parquet or csv"),
+    ".orc": ("a file of ORC", "Save it as parquet, in pyarrow by orc.read_table and parquet.write_table"),
+    ".h5": ("a file of HDF5", "Save it as parquet or csv, in pandas by read_hdf and to_parquet"),
+    ".npy": ("an array of NumPy", _AS_TABLE),
+    ".npz": ("arrays of NumPy", _AS_TABLE),
     ".pkl": ("a pickle of Python, which may run code", "Save it as csv or parquet"),
     ".rds": ("a file of R", "Save it in R by write.csv(data, 'rows.csv', row.names = FALSE)"),
     ".rdata": ("a file of R", "Save it in R by write.csv(data, 'rows.csv', row.names = FALSE)"),
@@ -75,6 +86,9 @@ def refuse_other(path: Path, *, is_workbook: bool = False, is_binary: bool = Fal
     if is_binary or (is_workbook and start.startswith(_WORKBOOKS)):
         return
     what, remedy = _what(path, start, may_be_text=is_known and not is_workbook)
+    if not what and path.suffix.lower() in (".csv", ".tsv", ".json", ".jsonl"):
+        pages = ((kind, way_out) for pattern, kind, way_out in _PAGES if re.match(pattern, start))
+        what, remedy = next(pages, ("", ""))
     if what:
         raise DataError(f"{path} is {what}", remedy=remedy)
     if is_workbook:

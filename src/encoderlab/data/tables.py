@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import date, datetime, time
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from encoderlab.data.examples import grouped, stored
 from encoderlab.data.formats import Dialect, Format, encoding_of, lines_of, text_lines
 from encoderlab.data.json_files import json_records, with_columns
 from encoderlab.data.references import reference_rows
+from encoderlab.data.sentence_tables import as_sentences
 from encoderlab.data.statistics_files import statistics_rows
 from encoderlab.data.workbooks import sheet_of, sheet_rows
 from encoderlab.errors import DataError
@@ -39,6 +40,7 @@ _ROWS_AT_A_TIME = 2000
 _DOCUMENTS_AT_A_TIME = 100
 _CHARACTERS_AT_A_TIME = 2**26
 _MANY_CELLS = 1_000_000  # of rows that have few of the columns, from which on these are refused
+_LINES_LOOKED_AT = 100
 _MOST_TIMES = 100  # as many cells as the rows have
 _UNFIT = (pa.ArrowException, OverflowError, UnicodeEncodeError)  # of values that do not fit a type
 
@@ -211,7 +213,8 @@ def _n_characters(record: Record) -> int:
 def _records(path: Path, kind: Format, columns: Columns, dialect: Dialect) -> Iterator[Record]:
     """Return the rows of a file of any format but parquet and arrow."""
     if kind is Format.excel:
-        return sheet_rows(path, sheet_of(path, dialect.sheet, columns), columns, dialect.header)
+        rows = sheet_rows(path, sheet_of(path, dialect.sheet, columns), columns, dialect.header)
+        return as_sentences(rows, path) if columns.target == "words" else rows
     if kind is Format.statistics:
         return statistics_rows(path, columns, dialect.encoding)
     if kind is Format.folder:
@@ -219,7 +222,8 @@ def _records(path: Path, kind: Format, columns: Columns, dialect: Dialect) -> It
     encoding = encoding_of(path, dialect.encoding, columns.sibling("encoding"))
     if kind in (Format.jsonl, Format.json):
         records = json_records(path, kind, encoding)
-        return with_columns(tabulated(records, columns, path, place_namer(path, kind)), columns)
+        place = place_namer(path, kind)
+        return with_columns(tabulated(records, columns, path, place), columns, place)
     if kind is Format.references:
         return reference_rows(path, encoding)
     if kind is Format.fasttext:
@@ -229,6 +233,8 @@ def _records(path: Path, kind: Format, columns: Columns, dialect: Dialect) -> It
     if kind is Format.conll:
         return conll_sentences(path, encoding, columns)
     rows = separated_rows(path, kind, columns, dialect, encoding)
+    if columns.target == "words":
+        rows = as_sentences(rows, path)
     return tabulated(rows, columns, path, place_namer(path, kind))
 
 
@@ -286,8 +292,13 @@ def _texts(path: Path, encoding: str, columns: Columns) -> Iterator[Record]:
     """Yield a text per line, blank ones too; or documents, a paragraph per line, with blank lines between them."""
     others = {*columns.by_setting()} - {"text"}
     if others:
+        head = [line for line in islice(text_lines(path, encoding), _LINES_LOOKED_AT) if line.strip()]
         problem = f"{path} holds texts and no columns, so none for {columns.setting.format(min(others))}"
         remedy = "Choose a table such as .csv, or dataset.format=conll for a word and its label in each line"
+        for separator, name in (("\t", "tsv"), ("|", "csv"), (";", "csv"), (",", "csv")):
+            if head and len({line.count(separator) for line in head}) == 1 and separator in head[0]:
+                remedy = f"Each line has as many {separator!r} as the others: set dataset.format={name}"
+                break
         raise DataError(problem, remedy=remedy)
     lines = enumerate(text_lines(path, encoding), start=1)
     if columns.documents:

@@ -4,25 +4,28 @@ and those that a run learns from besides its rows.
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from encoderlab.config.commands import EmbedConfig, InputConfig, PredictConfig, RunConfig
+from encoderlab.config.commands import EmbedConfig, InputConfig, PoolConfig, PredictConfig, RunConfig
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Example, TextExample, WordsExample, grouped, text_of
-from encoderlab.data.files import read_unlabelled
-from encoderlab.data.formats import Dialect, Format, encoding_of, format_of, is_saved_dataset, text_lines
+from encoderlab.data.files import format_of_texts, read_unlabelled
+from encoderlab.data.formats import Dialect, Format, encoding_of, is_saved_dataset, text_lines
 from encoderlab.data.remote import local_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.model import Model
+from encoderlab.system.messages import say
 
 # Rows are sorted by length in chunks of this many, or of fewer long ones: enough for batches without padding (with
 # 16,384 phrases of film reviews 1% is padding, with 4,096 it is 3%), and memory does not grow with the input.
 ROWS_AT_A_TIME = 16_384
 CHARACTERS_AT_A_TIME = 2**24
+_WITHOUT_COLUMNS = (Format.txt, Format.fasttext, Format.conll, Format.folder)
 Input = TypeVar("Input", bound=InputConfig)
 Text = TypeVar("Text", bound=Example)
 
@@ -57,33 +60,79 @@ def split_examples(
     return (TextExample(paragraph) for document in documents[name].documents() for paragraph in document), None
 
 
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A file that a finished model is to read: its format, how its cells are read, and the columns of its texts.
+
+    `cells` are the first ones of each column; there are none in a file without columns.
+    """
+
+    path: Path
+    kind: Format
+    dialect: Dialect
+    text: str | Sequence[str]
+    text_pair: str | None
+    cells: Mapping[str, Sequence[str]]
+
+
+def new_file(path: Path, config: InputConfig | PoolConfig, model: Model) -> NewFile:
+    """Return how a file is read: by the settings, otherwise as the training files were, otherwise by its first rows.
+
+    A line says which column was guessed. Raises DataError for a file that cannot be read, or if there is a doubt.
+    """
+    from encoderlab.data.guesses import first_cells
+
+    dialect = config.dialect.completed_by(model.file_dialect)
+    kind = format_of_texts(path, dialect.encoding, words=model.config.task.of_words)
+    text, text_pair = text_columns(config, model)
+    if kind is Format.conll and not re.fullmatch(r"-?[0-9]+", str(text)):
+        text = "text"  # whose column the first lines show
+    if kind in _WITHOUT_COLUMNS:
+        return NewFile(path, kind, dialect, text, text_pair, {})
+    if kind is Format.excel and dialect.sheet is None:
+        dialect = replace(dialect, sheet=_sheet(path, text))
+    cells = first_cells(path, kind, dialect, "{}_column")
+    if config.text_column is None and text_pair is None:
+        text = _text_column(path, text, cells)
+    return NewFile(path, kind, dialect, text, text_pair, cells)
+
+
+def _sheet(path: Path, text: str | Sequence[str]) -> str:
+    """Return the only sheet of a workbook, or the only one with the column of texts. Raises DataError in doubt."""
+    from encoderlab.data.columns import Columns
+    from encoderlab.data.workbooks import sheet_names, sheet_of
+
+    sheets = sheet_names(path)
+    return sheets[0] if len(sheets) == 1 else sheet_of(path, None, Columns(text, setting="{}_column"))
+
+
+def _text_column(path: Path, trained: str | Sequence[str], cells: Mapping[str, Sequence[str]]) -> str | Sequence[str]:
+    """Return the columns that texts were `trained` on, or the one that is guessed if the file lacks them."""
+    from encoderlab.data.columns import guess_text
+
+    parts = [trained] if isinstance(trained, str) else trained
+    if {*parts} <= {*cells}:
+        return trained
+    guess = guess_text(cells, str(path), "text_column")
+    say(f"{path}: texts are read from {guess!r} (text_column)")
+    return guess
+
+
 def texts_of_file(config: Input, model: Model) -> tuple[Iterable[Example], int, Input]:
     """Return the texts of the file `config.input`, how many they are, and the settings with the column they are in.
 
-    A column that nobody named is guessed if the file lacks that of the training files, and a line says so. Raises
-    DataError for anything that cannot be read, or that the model cannot read.
+    Raises DataError for anything that cannot be read, or that the model cannot read.
     """
-    from encoderlab.data.columns import MissingColumnError, guess_text
-    from encoderlab.data.guesses import first_cells
-
     assert config.input is not None
-    path = local_file(config.input, config.cache)
-    column, pair_column = text_columns(config, model)
-    model.check_paired(pair_column is not None)
-    try:
-        examples, total = file_examples(model, path, column, pair_column, config.dialect, config.cache)
-    except MissingColumnError:
-        if config.text_column is not None or pair_column is not None:
-            raise
-        cells = first_cells(path, format_of(path), dialect_of(model, config.dialect), "{}_column")
-        guess = guess_text(cells, str(path), "text_column")
-        print(f"encoderlab: {path}: texts are read from {guess!r} (text_column)", file=sys.stderr)
-        config = replace(config, text_column=guess)
-        examples, total = file_examples(model, path, guess, None, config.dialect, config.cache)
+    model.check_paired(text_columns(config, model)[1] is not None)
+    file = new_file(local_file(config.input, config.cache), config, model)
+    examples, total = file_examples(model, file, config.cache)
+    if isinstance(file.text, str) and file.cells:
+        config = replace(config, text_column=file.text)
     return examples, total, config
 
 
-def text_columns(config: InputConfig, model: Model) -> tuple[Any, str | None]:
+def text_columns(config: InputConfig | PoolConfig, model: Model) -> tuple[Any, str | None]:
     """Return the names of the columns with the text (a list if it was joined from several) and its second text, if the
     model reads pairs.
     """
@@ -91,30 +140,24 @@ def text_columns(config: InputConfig, model: Model) -> tuple[Any, str | None]:
     return config.text_column or as_trained.text, config.text_pair_column or as_trained.text_pair
 
 
-def file_examples(
-    model: Model, path: Path, text: str, text_pair: str | None, dialect: Dialect, cache: Path
-) -> tuple[Iterable[Example], int]:
-    """Return the texts of a file in its order, from the columns `text` and `text_pair`, and how many they are.
+def file_examples(model: Model, file: NewFile, cache: Path) -> tuple[Iterable[Example], int]:
+    """Return the texts of a file in its order, and how many they are.
 
-    What `dialect` leaves open is as in the training files, if there were any, except the encoding, which the file
-    shows. A .txt file is read line by line, twice, which loads less than tables need. Raises DataError for anything
-    that cannot be read.
+    A .txt file is read line by line, twice, which loads less than tables need. Raises DataError for anything that
+    cannot be read.
     """
-    if text_pair is None and format_of(path) is Format.txt:
-        encoding = encoding_of(path, dialect.encoding, "encoding")
+    path = file.path
+    words = model.config.task.of_words
+    if file.text_pair is None and file.kind is Format.txt:
+        encoding = encoding_of(path, file.dialect.encoding, "encoding")
         total = sum(1 for _ in text_lines(path, encoding))
         if total:
             return (model.example(line) for line in text_lines(path, encoding)), total
         raise DataError(f"{path} has no rows", remedy="Choose a file with rows")
-    dialect = dialect_of(model, dialect)
-    words = model.config.task.of_words
-    split = read_unlabelled(path, text=text, text_pair=text_pair, words=words, dialect=dialect, cache_dir=cache)
+    split = read_unlabelled(
+        path, text=file.text, text_pair=file.text_pair, words=words, dialect=file.dialect, cache_dir=cache
+    )
     return split, len(split)
-
-
-def dialect_of(model: Model, dialect: Dialect) -> Dialect:
-    """Return the dialect of new files: what is left open is as in the training files, if there were any."""
-    return dialect.completed_by(model.file_dialect)
 
 
 def standard_input_examples(model: Model, *, paired: bool) -> Iterator[Example]:

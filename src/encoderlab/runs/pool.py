@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from encoderlab.config.commands import PoolConfig
 from encoderlab.data.examples import Split, key_of
 from encoderlab.data.files import read_unlabelled
 from encoderlab.data.formats import Format, format_of, paths_of
-from encoderlab.data.guesses import first_cells
 from encoderlab.data.remote import local_file
 from encoderlab.data.selected import SELECTED, Reason
 from encoderlab.errors import DataError, SettingError
@@ -115,59 +114,28 @@ def read_pool(config: PoolConfig, model: Model) -> Pool:
 
 def _read_file(path: Path, config: PoolConfig, model: Model, *, labelled: bool = False) -> LabelledFile:
     """Return the rows of a file, with its labels; one that is `labelled` must have the column. Raises DataError."""
-    dialect = inputs.dialect_of(model, config.dialect)
     kind = format_of(path)
     if kind in (Format.folder, Format.conll):
         problem = f"{path} holds no table of texts"
         raise DataError(problem, allowed="csv, tsv, xlsx, jsonl, json, parquet, txt", remedy="Choose a file of texts")
-    if kind is Format.excel and dialect.sheet is None:
-        dialect = replace(dialect, sheet=_sheet(path, config, model))
-    cells = {} if kind is Format.txt else first_cells(path, kind, dialect, "{}_column")
-    text = _text_column(path, kind, cells, config, model)
+    file = inputs.new_file(path, config, model)
+    cells = file.cells
+    text = file.text
     label = _label_column(path, cells, config, model)
     if labelled and label not in cells:
         problem = f"{path} has no column {label!r} of labels"
         raise DataError(problem, allowed=", ".join(cells), remedy="Set label_column=COLUMN")
-    pair = config.text_pair_column or model.file_columns.text_pair
+    pair = file.text_pair
     text_columns = [text] if isinstance(text, str) else list(text)
     if label in {SELECTED, pair, *text_columns}:
         problem = f"{label!r} cannot be the column of labels: texts, or why a row was chosen, are in it"
         raise SettingError(problem, remedy="Set label_column=NAME")
-    split = read_unlabelled(path, text=text, text_pair=pair, words=False, dialect=dialect, cache_dir=config.cache)
+    split = read_unlabelled(path, text=text, text_pair=pair, words=False, dialect=file.dialect, cache_dir=config.cache)
     labels = list(_column(split, label)) if label in cells else [""] * len(split)
     marks = list(_column(split, SELECTED)) if SELECTED in cells else [""] * len(split)
     if not {*marks} <= {"", *(reason.value for reason in Reason)}:  # a column of the user's
         marks = [""] * len(split)
     return LabelledFile(path, split, text_columns, label, labels, marks)
-
-
-def _sheet(path: Path, config: PoolConfig, model: Model) -> str:
-    """Return the only sheet of a workbook, or the only one with the column of texts. Raises DataError in doubt."""
-    from encoderlab.data.columns import Columns
-    from encoderlab.data.workbooks import sheet_names, sheet_of
-
-    sheets = sheet_names(path)
-    if len(sheets) == 1:
-        return sheets[0]
-    text = config.text_column or model.file_columns.text
-    return sheet_of(path, None, Columns(text, setting="{}_column"))
-
-
-def _text_column(
-    path: Path, kind: Format, cells: Mapping[str, Sequence[str]], config: PoolConfig, model: Model
-) -> str | Sequence[str]:
-    """Return the column of texts, or the columns that are joined to one text: set, as trained, or guessed."""
-    from encoderlab.data.columns import guess_text
-
-    as_trained = model.file_columns.text
-    if config.text_column is not None:
-        return config.text_column
-    parts = [as_trained] if isinstance(as_trained, str) else as_trained
-    if kind is Format.txt or {*parts} <= {*cells}:
-        return as_trained
-    guess = guess_text(cells, str(path), "text_column")
-    print(f"encoderlab: {path}: texts are read from {guess!r} (text_column)", file=sys.stderr)
-    return guess
 
 
 def _label_column(path: Path, cells: Mapping[str, Sequence[str]], config: PoolConfig, model: Model) -> str:
