@@ -117,20 +117,31 @@ def test_the_network_and_its_vectors_are_those_of_a_run_without_a_branch(classes
     assert (probabilities(alone, texts) == probabilities(both.network_alone, texts)).all()
 
 
-def test_explain_counts_what_a_word_adds_in_both(classes_run, command, tmp_path):
-    explained = {}
-    for name, weight in (("both", None), ("network", 0)):
-        folder = classes_run
-        if weight == 0:
-            folder = shutil.copytree(classes_run / "model", tmp_path / "network")
-            (folder / "linear.json").unlink()
-            (folder / "manifest.json").unlink()
-        run_dir = tmp_path / f"explain-{name}"
-        command("explain", f"run={folder}", "text=warm plot", "label=good", f"run_dir={run_dir}", "device=cpu")
-        (explanation,) = json.loads((run_dir / "explain.json").read_text())
-        explained[name] = {word["word"]: word["score"] for word in explanation["words"]}
-    assert explained["both"]["warm"] > explained["network"]["warm"] + 0.5
-    assert explained["both"]["warm"] > explained["both"]["plot"]
+def test_explain_shows_what_a_word_adds_in_both(classes_run, command, tmp_path, capsys):
+    command("explain", f"run={classes_run}", "text=warm plot", "label=good", "run_dir=why", "device=cpu")
+    (explanation,) = json.loads((tmp_path / "why" / "explain.json").read_text())
+    warm, plot = explanation["words"]
+    assert warm["linear"] > 0.5 > plot["linear"]
+    for word in (warm, plot):  # of two classes, log-odds add up
+        assert word["score"] == pytest.approx(word["network"] + word["linear"], abs=1e-4)
+    shown = capsys.readouterr().out
+    assert all(f"{warm[part]:+.3f}" in shown for part in ("score", "network", "linear"))
+
+
+def test_explain_scores_the_network_as_without_a_branch(classes_run, command, tmp_path):
+    network = shutil.copytree(classes_run / "model", tmp_path / "network")
+    (network / "linear.json").unlink()
+    (network / "manifest.json").unlink()
+    words = []
+    for run in (classes_run, network):
+        folder = f"why-{run.name}"
+        command("explain", f"run={run}", "text=warm plot", "label=good", f"run_dir={folder}", "device=cpu")
+        (explanation,) = json.loads((tmp_path / folder / "explain.json").read_text())
+        words.append(explanation["words"])
+    both, alone = words
+    assert [word["linear"] for word in alone] == [None, None]
+    share = 0.5 / encoderlab.load(classes_run, device="cpu").branch.temperature
+    assert [word["network"] / share for word in both] == pytest.approx([word["score"] for word in alone], abs=1e-4)
 
 
 def test_a_branch_that_adds_nothing_is_not_kept(tmp_path, cache):

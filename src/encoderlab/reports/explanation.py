@@ -20,6 +20,7 @@ from encoderlab.reports.predictions import texts_of
 MOST_WORDS = 60  # in the table of scores; of a longer text, those with the greatest
 MOST_CLASSES = 10  # in the table of classes
 BAR = 20  # characters
+LEAST_COLUMNS = 3  # of the table of scores: those of a model with two parts follow
 STRONG = 0.7  # log-odds; if no word has more, none is marked in full
 MOST_MISTAKES = 15
 MOST_WORDS_AROUND = 60  # words of a tagged sentence, around its most confident mistake
@@ -29,12 +30,18 @@ MARKED = "Marked words count for the wrong prediction (blue) or against it (oran
 
 @dataclass(frozen=True, slots=True)
 class WordImportance:
-    """A word of text number `text` (0, or 1 for the second of a pair), its characters [begin, end), and its score."""
+    """A word of text number `text` (0, or 1 for the second of a pair), its characters [begin, end), and its score.
+
+    Of a model with a linear branch, also what the word adds in the `network` and in the `linear` model. Of several
+    classes, both need not add up to the score.
+    """
 
     text: int
     begin: int
     end: int
     score: float
+    network: float | None = None
+    linear: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +119,10 @@ def _word_scores(importance: Importance) -> Table:
     for word in listed:
         sign = "+" if word.score >= 0 else "-"
         bar = sign * round(BAR * abs(word.score) / importance.full)
-        rows.append([importance.texts[word.text][word.begin : word.end], bar, f"{word.score:+.3f}"])
-    return Table(("word", "", "score"), rows, n_texts=2)
+        parts = [f"{part:+.3f}" for part in (word.network, word.linear) if part is not None]
+        rows.append([importance.texts[word.text][word.begin : word.end], bar, f"{word.score:+.3f}", *parts])
+    names = ("in the network", "in the linear model") if rows and len(rows[0]) > LEAST_COLUMNS else ()
+    return Table(("word", "", "score", *names), rows, n_texts=2)
 
 
 def marked(texts: Sequence[str], words: Sequence[WordImportance], full: float) -> list[list[dict[str, Any]]]:

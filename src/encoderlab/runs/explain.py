@@ -2,11 +2,13 @@
 
 A word's importance is the change of the log-odds (or of a predicted number) when its tokens are replaced by [MASK], or
 by the unknown token if there is none (occlusion: Zeiler and Fergus 2014; Li et al. 2016). It does not capture what
-several words do only together. The characters of each token come from the tokenizer.
+several words do only together. The characters of each token come from the tokenizer. Of a linear branch, which
+reads characters, those of the word become blanks; it and the network also have each word's score by themselves.
 """
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -23,7 +25,7 @@ from encoderlab.reports.explanation import Importance, WordImportance
 from encoderlab.runs.inputs import split_examples
 from encoderlab.runs.model import Model
 from encoderlab.tasks.rows import ExampleRows
-from encoderlab.tasks.task import refuse_unknown_label
+from encoderlab.tasks.task import Task, refuse_unknown_label
 from encoderlab.training.compilation import COMPILED
 
 MOST_OCCLUSIONS = 128  # of one text: a longer one loses several words at a time; otherwise the cost would be quadratic
@@ -75,27 +77,21 @@ def _importance(model: Model, example: Example, class_: int | None) -> Importanc
     # The logits of the text, and of the text without each word, or without a few of them.
     groups = np.array_split(np.arange(len(words)), min(max(len(words), 1), MOST_OCCLUSIONS))
     occluded = _occluded(model, example, store, words, groups)
-    logits = torch.stack(model.outputs(occluded, _logits)).numpy()
+    logits, *parts = _pooled_and_parts(model, occluded)
 
-    # How much the log-odds of the class fall when a word is hidden. The log-odds log(p / (1 - p)) of one class of
-    # several do not change if all logits grow equally, as its logit does. For one label of a set they are its logit; a
-    # number is explained as it is.
+    # How much the log-odds of the class fall when a word is hidden.
     prediction = task.predictions_of(torch.from_numpy(logits[:1]))[0]
     index = int(logits[0].argmax()) if class_ is None else class_
-    double = logits.astype(np.float64)
-    others = 0.0
-    if task.heads.sequence_target == "label":
-        others = np.logaddexp.reduce(np.delete(double, index, axis=1), axis=1)
-    odds = (double[:, index] - others) * task.unit
     sizes = [len(group) for group in groups]
-    scores = np.repeat((odds[0] - odds[1:]) / np.maximum(sizes, 1), sizes)
+    scores, *of_parts = (_falls(task, each, index, sizes) for each in (logits, *parts))
 
     is_number = prediction.number is not None
     scored = []
-    for word, score in zip(words, scores.tolist(), strict=True):
+    for number, word in enumerate(words):
         begin = min(span.begin for span in word)
         end = max(span.end for span in word)
-        scored.append(WordImportance(word[0].text, begin, end, score))
+        by_part = (float(part[number]) for part in of_parts)
+        scored.append(WordImportance(word[0].text, begin, end, float(scores[number]), *by_part))
     return Importance(
         label=None if is_number else task.labels[index],
         probabilities={} if is_number else prediction.by_label(task.labels),
@@ -104,6 +100,35 @@ def _importance(model: Model, example: Example, class_: int | None) -> Importanc
         words=scored,
         truncated=bool(rows.truncated()[0]),
     )
+
+
+def _pooled_and_parts(model: Model, rows: ExampleRows) -> list[np.ndarray]:
+    """Return the logits of the model for each row, [rows, classes]; with a branch, then those of the network and of the
+    linear model, of which they are the sum.
+    """
+    network = torch.stack(replace(model, branch=None).outputs(rows, _logits))
+    branch = model.branch
+    if branch is None:
+        return [network.numpy()]
+    linear = branch.outputs(rows.examples or ())
+    of_network = branch.added_to(network, np.zeros_like(linear))
+    of_linear = branch.added_to(torch.zeros_like(network), linear)
+    return [both.numpy() for both in (branch.added_to(network, linear), of_network, of_linear)]
+
+
+def _falls(task: Task, logits: np.ndarray, index: int, sizes: Sequence[int]) -> np.ndarray:
+    """Return how much the log-odds of a class fall when a word is hidden, [words]: from the first row of `logits`,
+    [1 + groups, classes], to the one without its group, divided by the size of that.
+
+    The log-odds log(p / (1 - p)) of one class of several do not change if all logits grow equally, as its logit does.
+    For one label of a set they are its logit; a number is explained as it is.
+    """
+    double = logits.astype(np.float64)
+    others = 0.0
+    if task.heads.sequence_target == "label":
+        others = np.logaddexp.reduce(np.delete(double, index, axis=1), axis=1)
+    odds = (double[:, index] - others) * task.unit
+    return np.repeat((odds[0] - odds[1:]) / np.maximum(sizes, 1), sizes)
 
 
 def _logits(prediction: Prediction, batch: Batch) -> Tensor:  # noqa: ARG001
