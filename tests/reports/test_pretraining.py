@@ -20,7 +20,9 @@ COUNTS = {
 
 
 def split_of(scores, main_score):
-    split = SimpleNamespace(main_score=main_score, values=scores, n=scores["n"], as_dict=lambda: dict(scores), undefined=dict)
+    split = SimpleNamespace(
+        main_score=main_score, values=scores, n=scores["n"], as_dict=lambda: dict(scores), undefined=dict
+    )
     split.with_intervals = lambda seed=0: split
     return split
 

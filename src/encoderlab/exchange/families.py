@@ -7,16 +7,30 @@ those within it; a model with a head has the encoder under the family's own name
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from encoderlab.model.config import Activation, Family, Head, HeadSizes, Norm, NormPosition, Pooling, Positions
+from encoderlab.exchange.modernbert import modernbert_fields, modernbert_settings
+from encoderlab.model.config import (
+    Activation,
+    Family,
+    Head,
+    HeadSizes,
+    ModelConfig,
+    Norm,
+    NormPosition,
+    Pooling,
+    Positions,
+)
 
 Weights = dict[str, Tensor]
+ReadSettings = Callable[[Path, Mapping[str, Any], int], dict[str, Any]]  # of a folder with these fields, so many layers
+WriteFields = Callable[[ModelConfig], dict[str, Any]]
 Setting = tuple[str | None, Any]  # the key in config.json (None: fixed by the family), and transformers' default
 
 BERT_EMBEDDINGS = {
@@ -220,6 +234,19 @@ class FamilyFormat:
     positions_follow_pad: bool = False  # the first token reads the row of the positions' table after padding's id
     pad_id: int = 0  # of its tokenizers, where config.json does not say
     one_segment: bool = False  # all tokens are in the first of its segments
+    pair_head: str | None = None  # the sequence head of its pretraining on pairs of sentences
+    further_poolings: tuple[Pooling, ...] = ()  # that its classifiers can have besides `pooling`
+    copies: Mapping[str, str] = field(
+        default_factory=dict
+    )  # of a weight beside an untied decoder
+    read_further: ReadSettings | None = None  # of config.json, besides the numbers in `settings`; None: the activation
+    write_further: WriteFields = lambda config: {}  # noqa: ARG005
+
+    def further_settings(self, folder: Path, fields: Mapping[str, Any], n_layers: int) -> dict[str, Any]:
+        """Return our settings for what config.json says besides numbers. Raises DataError if we have none."""
+        if self.read_further is None:
+            return {"activation": ACTIVATIONS[fields.get(self.activation, "gelu")]}
+        return self.read_further(folder, fields, n_layers)
 
     def names_of(self, heads: HeadSizes, *, pair_head: bool = False) -> dict[str, str]:
         """Return the family's name of each part of a model with these heads; `*` stands for a layer's number.
@@ -235,7 +262,8 @@ class FamilyFormat:
         if self.pooler is not None and not (has_classifier and "pool.dense" in self.heads):
             names["pool.dense"] = f"{self.body}.{self.pooler}"
         if pair_head:
-            names["sequence_head"] = PAIR_HEAD
+            assert self.pair_head is not None, f"{self.prefix} has no head for pairs"
+            names["sequence_head"] = self.pair_head
         return names
 
     def their_names(self, ours: Iterable[str], heads: HeadSizes, *, pair_head: bool = False) -> dict[str, str]:
@@ -314,6 +342,9 @@ BERT = FamilyFormat(
     pooler="pooler.dense",
     head_activation=None,
     architectures=(*COMMON, "ForPreTraining", "ForNextSentencePrediction"),
+    pair_head=PAIR_HEAD,
+    copies={"cls.predictions.decoder.bias": "cls.predictions.bias"},
+    write_further=lambda config: {"position_embedding_type": "absolute"},  # noqa: ARG005
 )
 DISTILBERT = FamilyFormat(
     model_type="distilbert",
@@ -327,6 +358,7 @@ DISTILBERT = FamilyFormat(
     pooling=Pooling.relu_pooler,
     activation="activation",
     head_activation=None,
+    write_further=lambda config: {"seq_classif_dropout": config.dropout},
 )
 
 
@@ -350,6 +382,7 @@ def _roberta(model_type: str, prefix: str, family: Family) -> FamilyFormat:
         positions_follow_pad=True,
         pad_id=1,
         one_segment=True,
+        write_further=lambda config: {"type_vocab_size": 1},  # noqa: ARG005
     )
 
 
@@ -366,6 +399,7 @@ ELECTRA = FamilyFormat(  # Clark et al. 2020; its discriminator's own head detec
     family=Family.electra,
     architectures=(*COMMON, "ForPreTraining"),
     unused=("discriminator_predictions.",),
+    further_poolings=(Pooling.cls,),  # by a pooler that changes nothing
 )
 
 MPNET = FamilyFormat(
@@ -404,6 +438,9 @@ MODERNBERT = FamilyFormat(  # Warner et al. 2024; Ettin has this type too
     lacks_biases=True,
     fixed=LIKE_MODERNBERT,
     requires={"hidden_activation": ("gelu",), "classifier_activation": ("gelu",)},
+    further_poolings=(Pooling.mean,),
+    read_further=modernbert_settings,
+    write_further=modernbert_fields,
 )
 
 

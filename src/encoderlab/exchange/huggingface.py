@@ -25,11 +25,6 @@ from encoderlab.exchange.config_json import (
 )
 from encoderlab.exchange.families import (
     ACTIVATIONS,
-    BERT,
-    DISTILBERT,
-    DISTILBERT_EPSILON,
-    ELECTRA,
-    MODERNBERT,
     PAIR_HEAD,
     FamilyFormat,
 )
@@ -53,8 +48,8 @@ def heads_of(fields: dict[str, Any], family: FamilyFormat, stored: Mapping[str, 
     vocabulary = f"{names['masked_token_head.dense']}.weight" in stored
     if "transform.dense" in names:  # which classifiers have too, under the same name
         vocabulary = vocabulary and f"{names['sequence_head']}.weight" not in stored
-    pair_head = family is BERT and f"{PAIR_HEAD}.weight" in stored
-    marks = [PAIR_HEAD] if pair_head else [names["sequence_head"], names["token_head"]]
+    pair_head = family.pair_head is not None and f"{family.pair_head}.weight" in stored
+    marks = [family.pair_head] if pair_head else [names["sequence_head"], names["token_head"]]
     heads = [f"{mark}.weight" for mark in marks if f"{mark}.weight" in stored]
     if not heads:
         return HeadSizes(vocabulary=vocabulary), False
@@ -92,7 +87,7 @@ def _refuse_missing_heads(
     """
     for architecture in fields.get("architectures") or []:
         suffix = str(architecture).removeprefix(family.prefix)
-        if suffix == "ForPreTraining" and family is not BERT:  # another head, which no model of ours has
+        if suffix == "ForPreTraining" and family.pair_head is None:  # another head, which no model of ours has
             continue
         for part in NAMED_HEADS.get(suffix, ()):
             weight = f"{family.heads.get(part, part)}.weight"
@@ -136,12 +131,12 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     check_shapes(folder, {names[ours]: shape for ours, shape in required.items()}, stored)
     weights = {ours: stored[theirs].float().contiguous() for ours, theirs in names.items()}
     if heads.sequence_classes is not None and "pool.dense.weight" in weights:
-        without_pooler = without_shifted_pooler if family is ELECTRA else without_straight_pooler
+        without_pooler = without_shifted_pooler if family.pooling is Pooling.gelu_pooler else without_straight_pooler
         without = without_pooler(config, weights)
         if without is not None:
             config = replace(config, pooling=Pooling.cls)
             weights = without
-    if family is MODERNBERT and heads.vocabulary:  # transformers starts classifiers from this head
+    if "transform.dense" in family.heads and heads.vocabulary:  # transformers starts classifiers from this head
         for kind in ("dense.weight", "dense.bias", "norm.weight", "norm.bias"):
             if f"masked_token_head.{kind}" in weights:
                 weights[f"transform.{kind}"] = weights[f"masked_token_head.{kind}"]
@@ -178,8 +173,8 @@ def to_huggingface(model: HuggingFaceModel, pad_id: int) -> tuple[dict[str, Any]
     names = family.their_names(ours, heads, pair_head=heads.vocabulary)
     theirs = {names[name]: weight.detach().cpu().float().contiguous() for name, weight in ours.items()}
     family.to_theirs(theirs, pad_id)
-    if family is BERT and _DECODER in ours:
-        theirs["cls.predictions.decoder.bias"] = theirs["cls.predictions.bias"].clone()
+    if _DECODER in ours:
+        theirs |= {copy: theirs[original].clone() for copy, original in family.copies.items()}
     if heads == HeadSizes():
         theirs = {name.removeprefix(f"{family.body}."): weight for name, weight in theirs.items()}
     return config_json(model, family, pad_id), theirs
@@ -221,27 +216,26 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: Family
     """Raise SettingError with every setting that the family has no equivalent of, and what to choose instead."""
     classes = heads.sequence_classes
     reads_pairs = heads.vocabulary and classes is not None
-    distilbert = family is DISTILBERT
     head_width = config.head_width
     activation = config.activation.value
     learned = Positions.learned
-    modern = family is MODERNBERT
     names_head = heads.vocabulary and family.head_activation is None and config.activation is not Activation.gelu
-    poolings = {family.pooling}
-    if modern:
-        poolings |= {Pooling.cls, Pooling.mean}
-    if family is ELECTRA or reads_pairs:
+    poolings = {family.pooling, *family.further_poolings}
+    if reads_pairs:
         poolings.add(Pooling.cls)
     has_segments = config.segments > 0 and "segment" not in family.embeddings
     width = config.embedding_width
     projects = "projection" in family.embeddings
-    bert = "pooling=pooler (which makes it a BERT)"
+    epsilon_key, only_epsilon = family.settings["norm_epsilon"]
+    other_epsilon = epsilon_key is None and config.norm_epsilon != only_epsilon
+    as_bert = "pooling=pooler" if family.family is None else "family=null"
+    bert = f"{as_bert} (which makes it a BERT)"
     rotates = config.positions is Positions.rotary
     gated = config.activation not in ACTIVATIONS.values()
     checks = [
-        (rotates and not modern, "positions=rotary", f"positions={learned.value}"),
+        (rotates and "positions" not in family.fixed, "positions=rotary", f"positions={learned.value}"),
         *_differing_from_fixed(config, family),
-        (gated and not modern, f"activation={activation}", "activation=gelu"),
+        (gated and "activation" not in family.fixed, f"activation={activation}", "activation=gelu"),
         (width != config.d_model and not projects, f"d_embedding={width}", "d_embedding=null"),
         (head_width * config.n_heads != config.d_model, f"d_head={head_width}", "d_head=null"),
         (names_head, f"activation={activation} with masked tokens", "activation=gelu"),
@@ -251,16 +245,10 @@ def _refuse_what_they_lack(config: ModelConfig, heads: HeadSizes, family: Family
             f"pooling={config.pooling.value}",
             f"pooling={family.pooling.value}",
         ),
-        (distilbert and reads_pairs, "pooling=relu_pooler in pretraining on pairs", bert),
-        (distilbert and has_segments, f"segments={config.segments}", bert),
-        (distilbert and config.norm_epsilon != DISTILBERT_EPSILON, f"norm_epsilon={config.norm_epsilon:g}", bert),
+        (reads_pairs and family.pair_head is None, f"pooling={config.pooling.value} in pretraining on pairs", bert),
+        (has_segments, f"segments={config.segments}", bert),
+        (other_epsilon, f"norm_epsilon={config.norm_epsilon:g}", bert),
     ]
-    if family.family is not None:
-        as_bert = "family=null (which makes it a BERT)"
-        checks += [
-            (has_segments, f"segments={config.segments}", as_bert),
-            (reads_pairs, "pretraining on pairs", as_bert),
-        ]
     pad_ids = family.requires.get("pad_token_id")
     if pad_ids is not None and pad_id not in pad_ids:
         problem = (
@@ -292,7 +280,7 @@ def _typed(value: Any) -> str:
 
 def _as_theirs(model: HuggingFaceModel, family: FamilyFormat) -> HuggingFaceModel:
     """Return the same model with no setting that the family lacks."""
-    if family is MODERNBERT:  # which has both poolings, and no segments or biases to fill in
+    if family.lacks_biases:  # and has both poolings and no segments: nothing is to be filled in
         return model
     config = model.config
     heads = model.heads
