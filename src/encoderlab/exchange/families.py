@@ -236,9 +236,7 @@ class FamilyFormat:
     one_segment: bool = False  # all tokens are in the first of its segments
     pair_head: str | None = None  # the sequence head of its pretraining on pairs of sentences
     further_poolings: tuple[Pooling, ...] = ()  # that its classifiers can have besides `pooling`
-    copies: Mapping[str, str] = field(
-        default_factory=dict
-    )  # of a weight beside an untied decoder
+    copies: Mapping[str, str] = field(default_factory=dict)  # of a weight beside an untied decoder
     read_further: ReadSettings | None = None  # of config.json, besides the numbers in `settings`; None: the activation
     write_further: WriteFields = lambda config: {}  # noqa: ARG005
 
@@ -251,7 +249,7 @@ class FamilyFormat:
     def names_of(self, heads: HeadSizes, *, pair_head: bool = False) -> dict[str, str]:
         """Return the family's name of each part of a model with these heads; `*` stands for a layer's number.
 
-        With `pair_head`, the sequence head is that for pairs of sentences in BERT's pretraining.
+        With `pair_head`, the sequence head is that of its pretraining on pairs of sentences, if it has one.
         """
         names = {f"encoder.embeddings.{ours}": f"{self.body}.{theirs}" for ours, theirs in self.embeddings.items()}
         for ours, theirs in self.layer.items():
@@ -261,8 +259,7 @@ class FamilyFormat:
         has_classifier = heads.sequence_classes is not None and not heads.vocabulary
         if self.pooler is not None and not (has_classifier and "pool.dense" in self.heads):
             names["pool.dense"] = f"{self.body}.{self.pooler}"
-        if pair_head:
-            assert self.pair_head is not None, f"{self.prefix} has no head for pairs"
+        if pair_head and self.pair_head is not None:
             names["sequence_head"] = self.pair_head
         return names
 
