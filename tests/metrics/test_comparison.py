@@ -8,7 +8,14 @@ from scipy import stats
 from sklearn.metrics import f1_score, matthews_corrcoef
 
 from encoderlab.metrics import scores_of_predictions
-from encoderlab.metrics.comparison import BOOTSTRAP, ROWS_AND_SEEDS, difference_over_seeds, holm, paired_difference
+from encoderlab.metrics.comparison import (
+    BOOTSTRAP,
+    MCNEMAR,
+    ROWS_AND_SEEDS,
+    difference_over_seeds,
+    holm,
+    paired_difference,
+)
 from encoderlab.metrics.intervals import mean_of
 
 OF_CLASSES = ("accuracy", "f1_macro", "f1_weighted", "f1", "matthews")
@@ -114,7 +121,7 @@ def test_a_row_counts_with_all_its_words_and_an_empty_one_not_at_all():
     sides = [scored(labels, first)], [scored(labels, second)]
     assert paired_difference(*sides, "token_accuracy", 0).value == pytest.approx(1 / 5)
     assert paired_difference(*sides, "accuracy", 0).value == pytest.approx(1 / 2)
-    assert paired_difference(*sides, "accuracy", 0).test == BOOTSTRAP
+    assert paired_difference(*sides, "token_accuracy", 0).test == BOOTSTRAP
 
 
 @pytest.mark.parametrize("name", ["f1_micro", "f1_macro", "subset_accuracy"])
@@ -135,3 +142,22 @@ def test_numbers_are_compared_by_their_own_scores(name):
     difference = paired_difference([first], [second], name, 0)
     assert difference.value == pytest.approx(first.values[name] - second.values[name])
     assert (difference.value < 0) == (name in ("mae", "rmse")) and difference.p_value < 0.01
+
+
+@pytest.mark.parametrize(("won", "lost"), [(5, 0), (0, 5), (7, 2), (0, 0)])
+def test_two_models_that_differ_in_few_rows_are_compared_by_the_exact_test(won, lost):
+    labels = np.zeros(200, int)
+    first, second = labels.copy(), labels.copy()
+    second[:won] = 1
+    first[won : won + lost] = 1
+    difference = paired_difference([scored(labels, first)], [scored(labels, second)], "accuracy", 0)
+    exact = stats.binomtest(won, won + lost).pvalue if won + lost else 1.0
+    assert (difference.won, difference.lost, difference.test) == (won, lost, MCNEMAR)
+    assert difference.p_value == difference.mcnemar_p == pytest.approx(exact)
+    assert difference.bootstrap_p is not None
+    assert paired_difference([scored(labels, first)], [scored(labels, second)], "f1_macro", 0).test == BOOTSTRAP
+
+
+def test_two_models_that_differ_in_many_rows_are_compared_by_the_bootstrap():
+    difference = paired_difference([guessed(0.8, 1)], [guessed(0.6, 2)], "accuracy", 0)
+    assert difference.test == BOOTSTRAP and difference.won + difference.lost > 25

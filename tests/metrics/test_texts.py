@@ -95,7 +95,13 @@ def test_scores_are_json_with_the_keys_of_the_contract():
     scores = scores_of([0, 1, 1], certain([0, 1, 0], 2), ["no", "yes"]).with_intervals(seed=1).as_dict()
     assert json.loads(json.dumps(scores)) == scores
     contract = "n loss accuracy f1_macro f1_weighted per_class confusion accuracy_ci95 f1_macro_ci95 f1 roc_auc positive_label average_precision"
-    assert set(contract.split()) | {"f1_ci95", "f1_weighted_ci95", "matthews", "matthews_ci95"} == set(scores)
+    assert set(contract.split()) | {
+        "f1_ci95",
+        "f1_weighted_ci95",
+        "matthews",
+        "matthews_ci95",
+        *("cohen_kappa", "cohen_kappa_ci95"),
+    } == set(scores)
     assert scores["per_class"]["yes"]["support"] == 2
     assert scores["confusion"] == [[1, 0], [1, 1]]
 

@@ -134,3 +134,15 @@ for shape in ({}, {"positions": Positions.rotary, "norm": Norm.rms, "activation"
 def test_an_encoder_in_training_compiles_to_one_graph():
     # in a process of its own: the compiler cannot see through the checks of shapes that are on in this one
     assert subprocess.run([sys.executable, "-c", COMPILE], check=False).returncode == 0
+
+
+def test_without_positions_the_order_of_tokens_is_unknown_unless_distances_are_learned(make_model):
+    ids = torch.tensor([[1, 2, 3, 4, 5]])
+    types = torch.zeros_like(ids)
+    for buckets, knows_order in ((0, False), (8, True)):
+        model = make_model(positions=Positions.none, relative_buckets=buckets).eval()
+        if buckets:
+            torch.nn.init.normal_(model.encoder.relative.bias.weight)
+        forward = model.encoder(ids, types, None)
+        backward = model.encoder(ids.flip(1), types, None).flip(1)
+        assert torch.allclose(forward, backward, atol=1e-5) is not knows_order

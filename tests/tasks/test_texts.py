@@ -181,6 +181,7 @@ def test_scores_and_predictions_agree_on_the_threshold_and_f1_is_of_the_positive
         (ClassificationConfig, ["fraud", "ham"], {"positive_label": "frod"}, "positive_label.*Did you mean fraud"),
         (ClassificationConfig, LABELS, {"positive_label": "good"}, "positive_label=good needs two labels"),
         (ClassificationConfig, LABELS, {"score": ClassificationScore.f1}, "score=f1 needs two labels"),
+        (ClassificationConfig, LABELS, {"beta": 2.0}, "beta=2.0 needs two labels"),
         (ClassificationConfig, LABELS, {"threshold": "f1"}, "threshold=f1 needs two labels"),
         (ClassificationConfig, ["a", "b"], {"threshold": "precision:2"}, "task.threshold is precision:2"),
         (ClassificationConfig, ["a", "b"], {"threshold": 1.5}, "task.threshold is 1.5"),
@@ -240,7 +241,9 @@ def test_every_score_of_the_settings_is_measured(scores):
     config, labels, targets = SCORED[scores]
     examples = [TextExample(text, None, target) for text, target in zip(("012", "9a", "b", "77"), targets, strict=True)]
     assert {score.value for score in scores} - {"auto"} <= evaluated(
-        config(name="t", **SETTINGS[config]), labels, examples
+        config(name="t", **SETTINGS[config] | ({"beta": 2.0} if scores is ClassificationScore else {})),
+        labels,
+        examples,
     )
 
 

@@ -5,9 +5,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.nn import functional as F
+from torch.testing import assert_close
 
 from encoderlab.batch import Batch, Contrast, Prediction, TeacherOutputs
-from encoderlab.training.loss import contrastive_loss, count_targets, losses
+from encoderlab.errors import SettingError
+from encoderlab.training.loss import LossForm, contrastive_loss, count_targets, losses
 
 
 def batch(labels=None, token_labels=None, teacher=None):
@@ -113,3 +116,39 @@ def test_the_contrastive_loss_of_a_single_row_is_zero_and_so_is_its_gradient():
     loss = contrastive_loss(vectors, torch.tensor([0]), 0.1)
     loss.backward()
     assert loss.item() == 0 and not vectors.grad.any()
+
+
+def test_a_smoothed_loss_is_pytorchs():
+    torch.manual_seed(0)
+    labels, logits = torch.tensor([0, 2, 1, 0]), torch.randn(4, 3)
+    expected = F.cross_entropy(logits, labels, label_smoothing=0.2, reduction="sum")
+    form = LossForm(label_smoothing=0.2)
+    assert_close(losses(Prediction(logits), batch(labels), form=form)["sequence"], expected)
+    assert_close(losses(Prediction(token_logits=logits), batch(token_labels=labels), form=form)["token"], expected)
+    marks = torch.tensor([[1.0, 0.0, 1.0]] * 4)
+    smoothed = F.binary_cross_entropy_with_logits(logits, marks * 0.8 + 0.1, reduction="sum") / 3
+    assert_close(losses(Prediction(logits), batch(marks), form=form)["sequence"], smoothed)
+
+
+def test_a_focal_loss_counts_what_is_predicted_well_less():
+    torch.manual_seed(0)
+    labels, logits = torch.tensor([0, 2, 1, 0]), torch.randn(4, 3)
+    weights = torch.tensor([1.0, 2.0, 3.0])
+    chances = logits.softmax(-1)[range(4), labels]
+    form = LossForm(focal_gamma=2.0)
+    found = losses(Prediction(logits), batch(labels), weights, form)["sequence"]
+    assert_close(found, (-weights[labels] * (1 - chances) ** 2 * chances.log()).sum())
+    marks = torch.tensor([[1.0, 0.0, 1.0]] * 4)
+    of_marks = torch.where(marks > 0, logits.sigmoid(), 1 - logits.sigmoid())
+    found = losses(Prediction(logits), batch(marks), form=form)["sequence"]
+    assert_close(found, (-((1 - of_marks) ** 2) * of_marks.log()).sum() / 3)
+
+
+def test_rows_have_their_weights_in_a_loss_of_ones_own_too():
+    labels, logits = torch.tensor([0, 1, 1, 0]), torch.randn(4, 2)
+    form = LossForm(own=lambda logits, targets: logits[:, 0] + targets)
+    weighed = replace(batch(labels), weights=torch.tensor([1.0, 0.0, 0.0, 2.0]))
+    found = losses(Prediction(logits), weighed, form=form)["sequence"]
+    assert_close(found, logits[0, 0] + 2 * logits[3, 0])
+    with pytest.raises(SettingError, match="4 targets"):
+        losses(Prediction(logits), batch(labels), form=LossForm(own=lambda logits, targets: logits.mean()))

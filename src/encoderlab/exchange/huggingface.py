@@ -288,6 +288,9 @@ def _as_theirs(model: HuggingFaceModel, family: FamilyFormat) -> HuggingFaceMode
     if config.positions is Positions.sinusoidal:
         table = SinusoidalPositions(config.reach, config.embedding_width).table
         weights["encoder.embeddings.position.embedding.weight"] = table
+    elif config.positions is Positions.none:
+        zeros = torch.zeros(config.reach, config.embedding_width)
+        weights["encoder.embeddings.position.embedding.weight"] = zeros
     pooling = config.pooling
     if heads.sequence_classes is not None and pooling is Pooling.cls:
         weights |= straight_pooler(config, weights) if heads.vocabulary else shifted_pooler(config, weights)

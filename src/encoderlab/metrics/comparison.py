@@ -9,17 +9,20 @@ covers. Holm's correction applies to p-values and not to intervals.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from encoderlab.metrics.intervals import bootstrap_totals, middle, t_interval, variance
-from encoderlab.metrics.scores import PredictionScores
+from encoderlab.metrics.scores import ClassScores, PredictionScores
 
 SEPARATOR = "|"  # between the labels of a set, where a cell holds them
 BOOTSTRAP = "paired bootstrap"
 ROWS_AND_SEEDS = "t test over rows and seeds"
 SEEDS_ALONE = "Welch's t test over seeds"
+MCNEMAR = "exact McNemar test"
+FEW_DIFFERING = 25  # rows that only one of two models gets right: with fewer, resampling them says too little
+WHOLLY_RIGHT = ("accuracy", "subset_accuracy")  # the scores that count rows that are wholly right
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,8 @@ class Difference:
     difference.
 
     `varies` says what else might have come out: the rows, the seeds, or both. Interval and p-value are None if nothing
-    is known of either.
+    is known of either. Of two runs on classes, `won` and `lost` count the rows that only the first or only the second
+    one gets wholly right, and `mcnemar_p` is the p-value of McNemar's exact test on these (1947).
     """
 
     value: float
@@ -36,6 +40,10 @@ class Difference:
     p_value: float | None
     test: str | None
     varies: str | None
+    won: int | None = None
+    lost: int | None = None
+    mcnemar_p: float | None = None
+    bootstrap_p: float | None = None
 
 
 def paired_difference(
@@ -45,12 +53,14 @@ def paired_difference(
     setting's seeds.
 
     With one run on either side only the rows vary: by the bootstrap, in which a row is drawn with all its predictions.
+    Where two runs differ in few rows, its p-value is too low, and that of an accuracy is McNemar's.
     With two or more on both, the variances over rows and seeds are added, and Student's t has the degrees of freedom of
     Satterthwaite (1946). A row that some seeds find harder than others counts in both variances, so that the interval
     is rather too wide than too narrow.
     """
     run, *others = (*first, *second)
-    totals = bootstrap_totals(*run.kinds(*(other.predicted for other in others)), seed)
+    columns, counts = run.kinds(*(other.predicted for other in others))
+    totals = bootstrap_totals(columns, counts, seed)
     scores = run.scores_of(totals)[name]
     first_scores = scores[:, : len(first)]
     second_scores = scores[:, len(first) :]
@@ -62,7 +72,25 @@ def paired_difference(
         return _with_seeds(value, by_seed, float(drawn.var(ddof=1)), ROWS_AND_SEEDS, "rows and seeds")
     # Without a difference, the bootstrap's values would spread around zero as they now spread around the value.
     p_value = (1 + int((np.abs(drawn - value) >= abs(value)).sum())) / (len(drawn) + 1)
-    return Difference(value, middle(drawn), p_value, BOOTSTRAP, "rows")
+    difference = Difference(value, middle(drawn), p_value, BOOTSTRAP, "rows", bootstrap_p=p_value)
+    if len(others) > 1 or not isinstance(run, ClassScores):
+        return difference
+    return _with_mcnemar(difference, columns[..., 1], counts, name)
+
+
+def _with_mcnemar(difference: Difference, right: np.ndarray, counts: np.ndarray, name: str) -> Difference:
+    """Return the difference with McNemar's exact test; `right`, [kinds, 2], says which of two runs gets a row wholly
+    right, and `counts`, [kinds], how many rows are of a kind.
+    """
+    from scipy.stats import binomtest
+
+    won = int(counts[(right[:, 0] == 1) & (right[:, 1] == 0)].sum())
+    lost = int(counts[(right[:, 0] == 0) & (right[:, 1] == 1)].sum())
+    mcnemar_p = float(binomtest(won, won + lost).pvalue) if won + lost else 1.0
+    difference = replace(difference, won=won, lost=lost, mcnemar_p=mcnemar_p)
+    if name not in WHOLLY_RIGHT or won + lost > FEW_DIFFERING:
+        return difference
+    return replace(difference, p_value=mcnemar_p, test=MCNEMAR)
 
 
 def difference_over_seeds(first: Sequence[float], second: Sequence[float]) -> Difference:

@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from encoderlab.batch import Batch, Prediction
+from encoderlab.metrics.own import OwnScore
 from encoderlab.metrics.scores import (
     ClassScores,
     Metrics,
@@ -213,6 +214,9 @@ class TaggingScores(ClassScores):
     per_entity: dict[str, dict[str, Any]] = field(default_factory=dict)
     confidences: list[np.ndarray] | None = None
 
+    def in_words(self, predicted: Sequence[np.ndarray]) -> list[list[str]]:
+        return [[self.label_names[id_] for id_ in ids.tolist()] for ids in predicted]
+
     def kinds(self, *others: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         has_words = np.array([len(sentence) > 0 for sentence in self.labels], bool)
         columns = [self._columns(side)[has_words] for side in (self.predicted, *others)]
@@ -297,6 +301,7 @@ class TaggingMetrics(Metrics):
     labels: list[str]
     main_score: str
     decode: Callable[[Tensor, Batch], Tensor]  # from the logits of a batch's target positions to label ids
+    own: OwnScore | None = None
 
     def columns(self, prediction: Prediction, batch: Batch) -> tuple[Tensor, ...]:
         """Return the rows, [batch]; the row of each target, its label, prediction, loss and confidence, [targets]."""
@@ -325,11 +330,14 @@ class TaggingMetrics(Metrics):
         labels_of_rows = np.split(labels[order].numpy(), starts)
         predicted_of_rows = np.split(predicted[order].numpy(), starts)
         confidences_of_rows = np.split(confidences.double()[order].numpy(), starts)
+        losses_of_rows = np.split(losses.double()[order].numpy(), starts)
         return TaggingScores.from_predictions(
             labels_of_rows,
             predicted_of_rows,
             rows=rows,
             loss=float(losses.double().mean()),
+            losses=np.array([part.mean() if len(part) else np.nan for part in losses_of_rows]),
+            own=self.own,
             label_names=self.labels,
             main_score=self.main_score,
             confidences=confidences_of_rows,

@@ -14,6 +14,7 @@ from torch import Tensor
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import TrainingError
 from encoderlab.metrics.intervals import bootstrap_totals, middle, middle_around, wilson
+from encoderlab.metrics.own import OwnScore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,10 +94,19 @@ class SplitScores(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionScores(SplitScores):
-    """The scores of a split with the labels and predictions of its rows, in the order of `rows`."""
+    """The scores of a split with the labels and predictions of its rows, in the order of `rows`.
+
+    `losses` are those of the rows, [n], if they are known. A score of one's `own` is among the values.
+    """
 
     labels: Any
     predicted: Any
+    losses: np.ndarray | None = None
+    own: OwnScore | None = None
+
+    def in_words(self, predicted: Any) -> Any:
+        """Return labels or predictions as a score of one's own gets them."""
+        return predicted
 
     @classmethod
     def from_predictions(
@@ -114,8 +124,18 @@ class PredictionScores(SplitScores):
         if loss is not None:
             scores.values["loss"] = loss
         scores.values.update((name, float(score)) for name, score in scores.scores_of(totals).items())
+        if scores.own is not None:
+            scores.values[scores.own.name] = scores.own.of(scores.in_words(labels), scores.in_words(predicted))
         by_field = {name: by_class(counts, names) for name, (names, counts) in scores.counts_by_class(totals).items()}
         return replace(scores, **by_field)
+
+    def with_intervals(self, seed: int) -> Self:
+        scored = super().with_intervals(seed)
+        if self.own is not None and self.n > 1:
+            drawn = self.own.drawn(self.in_words(self.labels), [self.in_words(self.predicted)], seed)
+            bounds = middle(drawn[:, 0])
+            scored.intervals[self.own.name] = bounds if bounds[0] < bounds[1] else None
+        return scored
 
     def lead_over(self, predicted: Any, seed: int) -> tuple[float, list[float] | None]:
         """Return by how much the main score is better than that of other predictions, and the 95% interval: None of one
@@ -124,10 +144,17 @@ class PredictionScores(SplitScores):
         `predicted` holds the other predictions for all rows of the split. The bootstrap is paired: a row is drawn with
         both its predictions, because two methods share their hard rows.
         """
-        columns, counts = self.kinds(self.on_scored_rows(predicted))
-        scores = self.scores_of(bootstrap_totals(columns, counts, seed))[self.main_score]
+        others = self.on_scored_rows(predicted)
+        if self.own is not None and self.own.name == self.main_score:
+            sides = [self.in_words(side) for side in (self.predicted, others)]
+            labels = self.in_words(self.labels)
+            own = [[self.own.of(labels, side) for side in sides]]
+            scores = np.concatenate([own, self.own.drawn(labels, sides, seed)])
+        else:
+            columns, counts = self.kinds(others)
+            scores = self.scores_of(bootstrap_totals(columns, counts, seed))[self.main_score]
         lead = (scores[:, 0] - scores[:, 1]) * (-1.0 if is_lower_better(self.main_score) else 1.0)
-        return float(lead[0]), middle(lead[1:]) if counts.sum() > 1 else None
+        return float(lead[0]), middle(lead[1:]) if self.n > 1 else None
 
     def on_scored_rows(self, predicted: Any) -> Any:
         """Return predictions for all rows of the split on the scored ones."""
@@ -175,6 +202,7 @@ class ClassScores(PredictionScores):
             "f1_macro": share(f1.sum(-1), (labels + predicted > 0).sum(-1)),
             "f1_weighted": share((labels * f1).sum(-1), labels.sum(-1)),
             "matthews": _matthews(hits, labels, predicted),
+            "cohen_kappa": _cohen_kappa(hits, labels, predicted),
             "subset_accuracy": share(totals[..., 1], totals[..., 0]),
         }
         return {name: scores[name] for name in self.NAMES}
@@ -184,7 +212,8 @@ class ClassScores(PredictionScores):
         sizes = dict.fromkeys(self.NAMES, float(totals[0]))
         sizes["f1_micro"] = f1_sample_size(counts.sum(-1))
         sizes["f1_macro"] = _macro_sample_size(counts)
-        sizes.pop("matthews", None)  # a correlation is no proportion
+        for correlation in ("matthews", "cohen_kappa"):  # which is no proportion
+            sizes.pop(correlation, None)
         return sizes
 
     def counts_by_class(self, totals: np.ndarray) -> dict[str, tuple[Sequence[str], np.ndarray]]:
@@ -249,6 +278,9 @@ def in_order(rows: Tensor) -> tuple[Tensor, np.ndarray]:
     return order, rows[order].numpy()
 
 
+SHARES = ("accuracy", "f1", "f_beta", "precision", "recall", "roc_auc", "average_precision_macro")
+
+
 def is_lower_better(score: str) -> bool:
     """Return whether the least value of a score is the best."""
     return score.endswith(("loss", "perplexity", "mae", "rmse"))
@@ -256,9 +288,11 @@ def is_lower_better(score: str) -> bool:
 
 def score_range(score: str) -> tuple[float, float]:
     """Return the least and the greatest value that a score can have."""
-    if score in ("matthews", "pearson", "spearman") or score.endswith("cosine"):
+    if score in ("matthews", "cohen_kappa", "pearson", "spearman") or score.endswith("cosine"):
         return -1.0, 1.0
-    return 0.0, float("inf") if is_lower_better(score) else 1.0
+    if is_lower_better(score):
+        return 0.0, float("inf")
+    return (0.0, 1.0) if score.endswith(SHARES) or score.startswith("f1_") else (-float("inf"), float("inf"))
 
 
 def within_range(score: str, bounds: Sequence[float] | None) -> list[float] | None:
@@ -345,6 +379,18 @@ def _matthews(hits: np.ndarray, labels: np.ndarray, predicted: np.ndarray) -> np
     spread = (n**2 - (labels**2).sum(-1)) * (n**2 - (predicted**2).sum(-1))
     is_defined = spread > 0
     return np.where(is_defined, covariance / np.sqrt(np.where(is_defined, spread, 1.0)), 0.0)
+
+
+def _cohen_kappa(hits: np.ndarray, labels: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+    """Return Cohen's kappa of labels and predictions (Cohen 1960), from counts by class: [..., classes] -> [...].
+
+    0 if chance alone would agree everywhere, when it is undefined.
+    """
+    n = np.maximum(labels.sum(-1), 1).astype(np.float64)
+    observed = hits.sum(-1) / n
+    by_chance = (labels.astype(np.float64) * predicted).sum(-1) / n**2
+    is_defined = by_chance < 1
+    return np.where(is_defined, (observed - by_chance) / np.where(is_defined, 1 - by_chance, 1.0), 0.0)
 
 
 def refuse_non_finite(losses: np.ndarray) -> None:

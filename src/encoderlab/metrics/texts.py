@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from encoderlab.metrics.calibration import ThresholdRule, fit_thresholds
+from encoderlab.metrics.own import OwnScore
 from encoderlab.metrics.scores import (
     ClassScores,
     PredictionScores,
@@ -32,15 +33,19 @@ class ClassificationScores(ClassScores):
 
     `positive` is the id of the class that scores of two classes are about, such as `f1`; None for other numbers of
     classes. `thresholds` are the probabilities from which classes are predicted, by name; see `predict_from`. Logits
-    were divided by the `temperature`, None: by none.
+    were divided by the `temperature`, None: by none. `beta` is that of F-beta, if it is asked for.
     """
 
-    NAMES = ("accuracy", "f1_macro", "f1_weighted", "matthews")
+    NAMES = ("accuracy", "f1_macro", "f1_weighted", "matthews", "cohen_kappa")
     main_score: str = "accuracy"
     probabilities: np.ndarray | None = None
     positive: int | None = None
     thresholds: Mapping[str, float] = field(default_factory=dict)
     temperature: float | None = None
+    beta: float | None = None
+
+    def in_words(self, predicted: np.ndarray) -> np.ndarray:
+        return np.array(self.label_names)[predicted]
 
     @property
     def positive_label(self) -> str | None:
@@ -61,13 +66,19 @@ class ClassificationScores(ClassScores):
     def scores_of(self, totals: np.ndarray) -> dict[str, np.ndarray]:
         scores = super().scores_of(totals)
         if self.positive is not None:
-            scores["f1"] = precision_recall_f1(self.counts(totals))["f1"][..., self.positive]
+            counts = self.counts(totals)[..., self.positive]
+            scores["f1"] = precision_recall_f1(counts[..., None])["f1"][..., 0]
+            if self.beta is not None:
+                hits, labels, predicted = np.moveaxis(counts, -1, 0)
+                squared = self.beta**2
+                below = squared * labels + predicted
+                scores["f_beta"] = (1 + squared) * hits / np.where(below > 0, below, 1.0)
         return scores
 
     def sample_sizes(self, totals: np.ndarray) -> dict[str, float]:
         sizes = super().sample_sizes(totals)
         if self.positive is not None:
-            sizes["f1"] = f1_sample_size(self.counts(totals)[:, self.positive])
+            sizes["f1"] = sizes["f_beta"] = f1_sample_size(self.counts(totals)[:, self.positive])
         return sizes
 
     def loss_of_frequencies(self, weights: np.ndarray | None = None) -> float:
@@ -76,15 +87,16 @@ class ClassificationScores(ClassScores):
     def undefined(self) -> dict[str, str]:
         if len(self.occurring) > 1:
             return {}
-        names = ["matthews"]
+        names = ["matthews", "cohen_kappa"]
         if self.positive_label is not None:
             names += ["roc_auc", "average_precision"]
-            names += ["f1"] if self.positive_label not in self.occurring else []
+            of_one = ["f1"] if self.beta is None else ["f1", "f_beta"]
+            names += of_one if self.positive_label not in self.occurring else []
         only = self.occurring[0] if self.occurring else None
         return dict.fromkeys(names, f"every row has the label {only!r}")
 
     def details(self) -> dict[str, Any]:
-        own = {"positive_label": self.positive_label, "threshold": self.threshold}
+        own = {"positive_label": self.positive_label, "threshold": self.threshold, "beta": self.beta}
         return {name: value for name, value in own.items() if value is not None} | super().details()
 
 
@@ -112,10 +124,12 @@ class ClassificationMetrics(TextMetrics):
     main_score: str = "accuracy"
     positive: int = 1
     thresholds: Mapping[int, ThresholdRule] = field(default_factory=dict)
+    beta: float | None = None
+    own: OwnScore | None = None
 
     def scores(self, kept: Sequence[tuple[Tensor, ...]]) -> ClassificationScores:
-        """Return `loss` (mean cross entropy of a row, in nats), `accuracy`, `f1_macro`, `f1_weighted` and `matthews`
-        (Matthews correlation).
+        """Return `loss` (mean cross entropy of a row, in nats), `accuracy`, `f1_macro`, `f1_weighted`, `matthews`
+        (Matthews correlation) and `cohen_kappa`.
 
         For two classes also `f1`, `roc_auc` and `average_precision` of the positive one; the last two are undefined
         where the split holds one class only.
@@ -134,8 +148,11 @@ class ClassificationMetrics(TextMetrics):
             self.positive,
             rows=rows,
             loss=float(losses.mean()),
+            losses=losses,
             probabilities=probabilities,
             thresholds={self.labels[id_]: threshold for id_, threshold in thresholds.items()},
+            beta=self.beta if len(self.labels) == 2 else None,
+            own=self.own,
         )
         if thresholds.keys() - {scores.positive}:
             for name, own in scores.per_class.items():
@@ -214,6 +231,7 @@ class LabelSetMetrics(TextMetrics):
     labels: list[str]
     thresholds: Mapping[str, float]
     main_score: str
+    own: OwnScore | None = None
 
     def scores(self, kept: Sequence[tuple[Tensor, ...]]) -> LabelSetScores:
         """Return `loss` (mean binary cross entropy of a label, in nats), `f1_micro`, `f1_macro` (over the labels that
@@ -234,10 +252,12 @@ class LabelSetMetrics(TextMetrics):
             predicted,
             rows=rows,
             loss=float(losses.mean()),
+            losses=losses,
             label_names=self.labels,
             main_score=self.main_score,
             probabilities=probabilities,
             thresholds=thresholds,
+            own=self.own,
         )
         precisions = []
         for column, (name, own) in enumerate(scores.per_class.items()):
@@ -326,6 +346,7 @@ class RegressionMetrics(TextMetrics):
     mean: float
     deviation: float
     main_score: str
+    own: OwnScore | None = None
 
     def scores(self, kept: Sequence[tuple[Tensor, ...]]) -> NumberScores:
         """Return `loss` (mean squared error of the scaled numbers) and the scores of `NumberScores`."""
@@ -335,7 +356,13 @@ class RegressionMetrics(TextMetrics):
         refuse_non_finite(losses)
         labels, predicted = (rounded(side * self.deviation + self.mean, self.deviation) for side in scaled)
         return NumberScores.from_predictions(
-            labels, predicted, rows=rows, loss=float(losses.mean()), main_score=self.main_score
+            labels,
+            predicted,
+            rows=rows,
+            loss=float(losses.mean()),
+            losses=losses,
+            main_score=self.main_score,
+            own=self.own,
         )
 
 

@@ -21,6 +21,7 @@ class Positions(Enum):
     sinusoidal = "sinusoidal"
     learned = "learned"
     rotary = "rotary"
+    none = "none"
 
 
 class Norm(Enum):
@@ -132,7 +133,11 @@ class ModelConfig(ModelChoice):
         minimum=1,
         maximum=1048576,
     )
-    positions: Positions = setting(Positions.learned, "Position encoding: sinusoidal, learned or rotary.")
+    positions: Positions = setting(
+        Positions.learned,
+        "Position encoding: sinusoidal, learned, rotary, or none: a set of tokens or, with relative_buckets, relative "
+        "positions alone.",
+    )
     rotary_base: float = setting(10000.0, "Base of the angles of rotary positions.", above=0)
     window: int | None = setting(
         None,

@@ -109,7 +109,9 @@ class FeedForward(nn.Module):
 
 
 def build_positions(config: ModelConfig) -> nn.Module | None:
-    """Return the table of vectors to add to the embeddings; None for rotary positions, which act inside attention."""
+    """Return the table of vectors to add to the embeddings; None for rotary positions, which act inside attention, and
+    without positions.
+    """
     if config.positions is Positions.sinusoidal:
         return SinusoidalPositions(config.reach, config.embedding_width)
     if config.positions is Positions.learned:

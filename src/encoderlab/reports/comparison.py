@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.metrics.comparison import difference_over_seeds, holm, paired_difference
+from encoderlab.metrics.comparison import (
+    BOOTSTRAP,
+    FEW_DIFFERING,
+    MCNEMAR,
+    difference_over_seeds,
+    holm,
+    paired_difference,
+)
 from encoderlab.metrics.intervals import Mean, mean_of
 from encoderlab.metrics.scores import PredictionScores, is_lower_better, within_range
 from encoderlab.reports import wording
@@ -209,6 +216,7 @@ def build_comparison(
     shown = {name: shown_values(runs, name) for name in differing}
     values = {name: [shown[name][repr(own[0].settings.get(name))] for own in settings.values()] for name in differing}
     notes = [*_notes(runs, rows, differences.values(), chosen=reference is None), *_recipe_note(runs, rows, values)]
+    notes += [note for label, difference in differences.items() if (note := _few_rows_note(label, difference, best))]
     return json_safe(
         {
             "task": first.report["task"],
@@ -360,6 +368,16 @@ def _notes(runs: Sequence[FinishedRun], rows: Records, differences: Records, *, 
         yield "The reference was chosen as the best on these same rows, so its score is slightly too good"
     if runs[0].report["checkpoint"].get("chosen_on") == split:
         yield f"Checkpoints were chosen on {split}, the split that is compared, so all scores are slightly too good"
+
+
+def _few_rows_note(label: str, difference: Mapping[str, Any], reference: str) -> str:
+    """Return a note on two runs that differ in few rows; "" if there are more, or nothing is known of the rows."""
+    won, lost = difference["won"], difference["lost"]
+    if won is None or won + lost > FEW_DIFFERING:
+        return ""
+    rows = f"{label} alone is right on {wording.counted(won, 'row')}, {reference} alone on {lost:,}"
+    by_tests = f"p is {difference['mcnemar_p']:.4g} by the {MCNEMAR} and {difference['bootstrap_p']:.4g} by {BOOTSTRAP}"
+    return f"{rows}: {by_tests}, before any correction"
 
 
 def _recipe_note(runs: Sequence[FinishedRun], rows: Records, differing: Mapping[str, Sequence[str]]) -> Iterator[str]:

@@ -190,7 +190,9 @@ def read_predictions(runs: Sequence[FinishedRun]) -> list[PredictionScores]:
         names = list(run.scores.get("per_class", {}))
         positive_label = run.scores.get("positive_label")
         positive = 1 if positive_label is None else names.index(positive_label)
-        scores.append(scores_of_predictions(labels, predicted, names, run.report["main_score"], positive))
+        main_score = run.report["main_score"]
+        beta = run.scores.get("beta")
+        scores.append(scores_of_predictions(labels, predicted, names, main_score, positive, beta))
     return scores
 
 

@@ -65,7 +65,7 @@ def write_predictions(
     where: Sequence[str] = (),
 ) -> None:
     """Write a row for each of the `texts` (one, or two of a pair): its place if it is in `where`, text, text_pair if
-    any has one, label, predicted, probability_<name> for each class, and the `carried` columns.
+    any has one, label, predicted, probability_<name> for each class, the loss if known, and the `carried` columns.
 
     Labels of words are names separated by blanks, without probabilities. The file appears whole or not at all.
     """
@@ -80,6 +80,8 @@ def write_predictions(
     if probabilities is not None:  # generators: lists of all cells would take many times the memory of the array
         for name, chances in zip(label_names, probabilities.T, strict=True):
             columns[f"probability_{name}"] = (float(f"{chance:.6g}") for chance in chances)
+    if scores.losses is not None:
+        columns["loss"] = ("" if np.isnan(loss) else float(f"{loss:.6g}") for loss in scores.losses)
     if carried is not None:
         for name, free in carried_names(carried.column_names, columns).items():
             columns[free] = _cells(carried, name)

@@ -13,7 +13,7 @@ from encoderlab.metrics.calibration import LEAST_ROWS, MIN_BIN_ROWS, at_temperat
 from encoderlab.metrics.entities import TaggingScores
 from encoderlab.metrics.intervals import wilson
 from encoderlab.metrics.scores import PredictionScores
-from encoderlab.metrics.texts import ClassificationScores, NumberScores
+from encoderlab.metrics.texts import ClassificationScores, LabelSetScores, NumberScores
 from encoderlab.reports import plots, wording
 from encoderlab.reports.against import against_blocks
 from encoderlab.reports.baselines import BASELINE_NAMES, baseline_blocks, verdict_on
@@ -46,7 +46,8 @@ MOST_ON_PAGE = 60
 MOST_OF_A_MATRIX = 20  # classes
 LONGEST_IN_A_MATRIX = 36  # characters of a class's name
 MOST_CONFUSED = 25  # pairs of classes
-NO_SCORES = ("n", "per_class", "per_entity", "confusion", "calibration", "positive_label", "undefined")  # of a split
+# Of a split in report.json:
+NO_SCORES = ("n", "beta", "per_class", "per_entity", "confusion", "calibration", "positive_label", "undefined")
 EXTRA_COLUMNS = {  # of entity types and labels
     "f1_ci95": "F1, 95% interval",
     "average_precision": "average precision",
@@ -122,6 +123,9 @@ def build_report(
     score_name = wording.named_score(scores.main_score, {"positive_label": positive_label})
     verdict = verdict_on(compared, f"The model's {score_name}", where=", on the same rows")
     report = run_report(run, splits, baselines=compared, verdict=verdict)
+    if scores.own is not None:
+        report["notes"].append(f"{scores.own.name} is {scores.own.function.dotted}: {scores.own.function.about}")
+    report["notes"] += _absent_labels(scores)
     if isinstance(scores, ClassificationScores) and scores.probabilities is not None:
         warning = scarce_classes(split, {name: int(own["support"]) for name, own in scores.per_class.items()})
         if warning:
@@ -133,6 +137,21 @@ def build_report(
         if baseline.note:
             report["notes"].append(f"{subject} {baseline.note}.")
     return report
+
+
+def _absent_labels(scores: PredictionScores) -> list[str]:
+    """Return a note on the labels that no row has and none is predicted to have, which macro F1 leaves out."""
+    if not isinstance(scores, LabelSetScores):
+        return []
+    absent = ~(scores.labels.any(0) | scores.predicted.any(0))
+    if not absent.any():
+        return []
+    n, n_absent = len(absent), int(absent.sum())
+    with_zeros = scores.values["f1_macro"] * (n - n_absent) / n
+    return [
+        f"Macro F1 is the mean over the {n - n_absent} of {n} labels that occur as a label or a prediction. "
+        f"With 0 for the others, as scikit-learn counts, it is {with_zeros:.3f}."
+    ]
 
 
 def _calibration(scores: SplitScores) -> dict[str, Any]:

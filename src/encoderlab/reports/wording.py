@@ -10,7 +10,14 @@ from encoderlab.errors import printable
 
 LONGEST_TEXT = 600  # characters of a text on a page
 NOT_SHARES = ("mlm_perplexity", "target_tokens")  # the scores shown as plain numbers
-OF_POSITIVE = ("f1", "roc_auc", "average_precision", "threshold")  # the scores about one of two classes
+OF_POSITIVE = ("f1", "f_beta", "roc_auc", "average_precision", "threshold")  # the scores about one of two classes
+IN_WORDS = {
+    "f1 macro": "macro F1",
+    "f1 weighted": "weighted F1",
+    "f1 micro": "micro F1",
+    "f beta": "F-beta",
+    "cohen kappa": "Cohen's kappa",
+}
 SPEEDS = {
     "tokens_per_second": "{:,.0f} tokens/s",
     "examples_per_second": "{:,.0f} examples/s",
@@ -23,7 +30,7 @@ SPEEDS = {
 def words_of(name: str) -> str:
     """Return the name of a score in words."""
     words = name.replace("_", " ").replace("roc auc", "ROC AUC").replace("matthews", "Matthews correlation")
-    words = {"f1 macro": "macro F1", "f1 weighted": "weighted F1", "f1 micro": "micro F1"}.get(words, words)
+    words = IN_WORDS.get(words, words)
     return re.sub(r"^(mlm|nsp|f1)\b|\bf1$", lambda start: start[0].upper(), words)
 
 

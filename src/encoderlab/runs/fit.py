@@ -225,6 +225,7 @@ class TrainState:
             model.compute,
             processes=self.processes,
             label_weights=model.label_weights,
+            form=model.task.loss_form(),
         )
         compiled = model.compiled == COMPILED
         self.horizon = horizon_of(training, len(train), self.processes, compiled=compiled)

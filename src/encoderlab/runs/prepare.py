@@ -168,6 +168,10 @@ def prepare(typed: RunConfig, processes: Processes, *, scored: bool = True) -> P
         notes += start_at_linear_head(model, data, trained_on)
     model.compiled = compile_if_it_pays(model, trained_on)
 
+    own_loss = config.task.own_functions().get("task.loss")
+    if own_loss is not None:
+        notes.append(f"The loss is {own_loss.dotted}: {own_loss.about}")
+
     # A resumed run has decided nothing: its report repeats what was decided when it began.
     notes = as_begun.notes or notes
     for source in (teacher, further):
@@ -255,6 +259,7 @@ def _check_command(config: RunConfig, processes: Processes) -> None:
     """
     check_trackers(config)
     task = config.task
+    task.own_functions()
     command = config.command
     if command == "pretrain" and task.command != "pretrain":
         problem = f"task={task.name} needs labels, which pretraining does not use"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from encoderlab.errors import SettingError
@@ -17,8 +17,10 @@ from encoderlab.tasks.task import (
     RowPrediction,
     Task,
     TextTaskConfig,
+    check_score,
     class_targets,
     refuse_unknown_label,
+    score_name,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 UNEVEN = 0.9  # share of the most frequent label
 
 
-class ClassificationScore(Enum):
+class ClassificationScore(StrEnum):
     """Scores that can select the best checkpoint of a classification run and lead its report."""
 
     auto = "auto"  # decided by the frequencies of the labels: see `ClassificationConfig.settled`
@@ -44,7 +46,9 @@ class ClassificationScore(Enum):
     f1_macro = "f1_macro"
     f1_weighted = "f1_weighted"
     f1 = "f1"  # of two classes
+    f_beta = "f_beta"  # of two classes, with task.beta
     matthews = "matthews"
+    cohen_kappa = "cohen_kappa"
 
 
 @dataclass
@@ -53,10 +57,15 @@ class ClassificationConfig(TextTaskConfig, LabelledTaskConfig):
 
     one_class_per_text: ClassVar[bool] = True
 
-    score: ClassificationScore = setting(
-        ClassificationScore.auto,
-        "Score that selects the best checkpoint and leads the report; auto: accuracy or, if one label has more than "
-        "90% of the training rows, f1 (f1_macro of more than two labels) with balanced class_weights and threshold=f1.",
+    score: str = setting(
+        "auto",
+        "Score that selects the best checkpoint and leads the report: accuracy, f1_macro, f1_weighted, f1, f_beta, "
+        "matthews, cohen_kappa, or a function of your own of labels and predictions, module:function; auto: accuracy "
+        "or, if one label has more than 90% of the training rows, f1 (f1_macro of more than two labels) with balanced "
+        "class_weights and threshold=f1.",
+    )
+    beta: float | None = setting(
+        None, "Of two labels, also score F-beta, in which recall weighs so many times as much as precision.", above=0
     )
     positive_label: str | None = setting(
         None, "Of two labels, the positive one for F1 and ROC AUC; null: the rarer one in the training rows."
@@ -73,6 +82,9 @@ class ClassificationConfig(TextTaskConfig, LabelledTaskConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_score(self.score, ClassificationScore)
+        if self.score == ClassificationScore.f_beta and self.beta is None:
+            raise SettingError("task.score=f_beta needs task.beta", remedy="Set task.beta=2, or task.score=f1")
         if self.thresholds is None:
             return
         if self.threshold is not None:
@@ -121,7 +133,7 @@ class ClassificationConfig(TextTaskConfig, LabelledTaskConfig):
         return fields
 
     def main_score_of(self, labels: Sequence[str]) -> str:
-        return "accuracy" if self.score is ClassificationScore.auto else self.score.value
+        return "accuracy" if self.score == ClassificationScore.auto else score_name(self.score)
 
     def settled(
         self, labels: Sequence[str], train: SplitSurvey, *, has_validation: bool
@@ -137,14 +149,14 @@ class ClassificationConfig(TextTaskConfig, LabelledTaskConfig):
         decided: dict[str, Any] = {}
         if self.positive_label is None and has_two_labels:
             decided["positive_label"] = min(reversed(labels), key=lambda label: counts[label])
-        if self.score is ClassificationScore.auto and is_uneven(labels, counts):
-            decided["score"] = ClassificationScore.f1 if has_two_labels else ClassificationScore.f1_macro
+        if self.score == ClassificationScore.auto and is_uneven(labels, counts):
+            decided["score"] = "f1" if has_two_labels else "f1_macro"
             decided["class_weights"] = self.class_weights or BALANCED
             has_none = self.threshold is None and self.thresholds is None
             if has_none and has_two_labels and has_validation:
                 decided["threshold"] = "f1"
-        elif self.score is ClassificationScore.auto:
-            decided["score"] = ClassificationScore.accuracy
+        elif self.score == ClassificationScore.auto:
+            decided["score"] = "accuracy"
         config = replace(self, **decided)
         return config, config._rare_labels_note(labels, counts)
 
@@ -152,7 +164,7 @@ class ClassificationConfig(TextTaskConfig, LabelledTaskConfig):
         """Return a sentence on the settings with which rare labels are learned, if there are any."""
         if self.class_weights != BALANCED or not is_uneven(labels, counts):
             return []
-        settings = f"task.score={self.score.value}, task.class_weights={BALANCED}"
+        settings = f"task.score={self.score}, task.class_weights={BALANCED}"
         if self.threshold is not None:
             settings += f", task.threshold={self.threshold}"
         label = max(labels, key=lambda label: counts[label])
@@ -194,7 +206,8 @@ class Classification(Task):
         from encoderlab.metrics.texts import ClassificationMetrics
 
         rules = {self.labels.index(label): rule for label, rule in self.thresholds.items()}
-        return ClassificationMetrics(self.labels, self.main_score, self.positive, rules)
+        beta = self.config.beta
+        return ClassificationMetrics(self.labels, self.main_score, self.positive, rules, beta=beta, own=self.own_score)
 
     def fitted_on(self, held_out: SplitScores | None) -> Task:
         """Return the task with the thresholds that were fitted on validation, or 0.5 without any."""
@@ -305,14 +318,14 @@ def _positive_class(config: ClassificationConfig, labels: Sequence[str]) -> int:
             return 1
         refuse_unknown_label("task.positive_label", config.positive_label, labels)
         return labels.index(config.positive_label)
-    for name in ("positive_label", "threshold"):
+    for name in ("positive_label", "threshold", "beta"):
         if getattr(config, name) is not None:
             problem = f"task.{name}={getattr(config, name)} needs two labels, but the data has {len(labels)}"
             remedy = "Remove it"
             if name == "threshold":
                 remedy += f", or name the label: task.thresholds={{{labels[-1]}: {config.threshold}}}" if labels else ""
             raise SettingError(problem, remedy=remedy)
-    if config.score is ClassificationScore.f1:
+    if config.score == ClassificationScore.f1:
         problem = f"task.score=f1 needs two labels, but the data has {len(labels)}"
         raise SettingError(problem, remedy="Set task.score=f1_macro or task.score=f1_weighted")
     return 1

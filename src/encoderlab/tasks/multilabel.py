@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from encoderlab.model.config import HeadSizes, TargetKind
@@ -18,9 +18,11 @@ from encoderlab.tasks.task import (
     Task,
     TextTaskConfig,
     check_numbers,
+    check_score,
     part_targets,
     refuse_unknown_label,
     rounded_chances,
+    score_name,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from encoderlab.training.loss import LabelWeights
 
 
-class MultilabelScore(Enum):
+class MultilabelScore(StrEnum):
     """Scores that can select the best checkpoint of a multi-label run and lead its report."""
 
     f1_micro = "f1_micro"
@@ -52,8 +54,10 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
     target: ClassVar[TargetKind] = "label_set"
     length_factor: ClassVar[int] = 4  # most labels are rare, and rows say little of them; BERT read GoEmotions 4 times
 
-    score: MultilabelScore = setting(
-        MultilabelScore.f1_micro, "Score that selects the best checkpoint and leads the report."
+    score: str = setting(
+        "f1_micro",
+        "Score that selects the best checkpoint and leads the report: f1_micro, f1_macro, subset_accuracy, or a "
+        "function of your own, module:function, of labels and predictions: true or false for each row and label.",
     )
     thresholds: Any = setting(
         None, "Your own thresholds, such as {joy: 0.3}; others are fitted, or 0.5 without validation."
@@ -61,6 +65,7 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_score(self.score, MultilabelScore)
         if self.thresholds is not None:
             allowed = "a probability for each label, such as {joy: 0.3}"
             check_numbers(self.thresholds, "task.thresholds", allowed, above=-5e-324, most=1)
@@ -69,7 +74,7 @@ class MultilabelConfig(TextTaskConfig, LabelledTaskConfig):
         return Multilabel(self, tokenizer, labels, max_length)
 
     def main_score_of(self, labels: Sequence[str]) -> str:
-        return self.score.value
+        return score_name(self.score)
 
     @property
     def fits_thresholds(self) -> bool:
@@ -138,7 +143,7 @@ class Multilabel(Task):
     def metrics(self) -> LabelSetMetrics:
         from encoderlab.metrics.texts import LabelSetMetrics
 
-        return LabelSetMetrics(self.labels, self.thresholds, self.main_score)
+        return LabelSetMetrics(self.labels, self.thresholds, self.main_score, own=self.own_score)
 
     def fitted_on(self, held_out: SplitScores | None) -> Task:
         """Return the task with a threshold for every label: the user's, the fitted one, or 0.5 without validation."""

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from encoderlab.model.config import HeadSizes, TargetKind
 from encoderlab.settings import setting
-from encoderlab.tasks.task import NO_ABSTENTION, Abstention, RowPrediction, Task, TextTaskConfig
+from encoderlab.tasks.task import (
+    NO_ABSTENTION,
+    OWN_LOSS,
+    Abstention,
+    RowPrediction,
+    Task,
+    TextTaskConfig,
+    check_score,
+    score_name,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -24,7 +33,7 @@ if TYPE_CHECKING:
     from encoderlab.tasks.rows import Targets
 
 
-class RegressionScore(Enum):
+class RegressionScore(StrEnum):
     """Scores that can select the best checkpoint of a regression run and lead its report."""
 
     pearson = "pearson"
@@ -39,9 +48,12 @@ class RegressionConfig(TextTaskConfig):
 
     target: ClassVar[TargetKind] = "number"
 
-    score: RegressionScore = setting(
-        RegressionScore.pearson, "Score that selects the best checkpoint and leads the report."
+    score: str = setting(
+        "pearson",
+        "Score that selects the best checkpoint and leads the report: pearson, spearman, mae, rmse, or a function of "
+        "your own of labels and predictions, module:function.",
     )
+    loss: str | None = setting(None, OWN_LOSS)
     mean: float | None = setting(
         None, "Number subtracted from every target before training; null: the mean of the training rows."
     )
@@ -49,11 +61,15 @@ class RegressionConfig(TextTaskConfig):
         None, "Number that every target is then divided by; null: the standard deviation of the training rows.", above=0
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_score(self.score, RegressionScore)
+
     def build(self, tokenizer: Tokenizer, labels: Sequence[str], max_length: int) -> Regression:
         return Regression(self, tokenizer, max_length)
 
     def main_score_of(self, labels: Sequence[str]) -> str:
-        return self.score.value
+        return score_name(self.score)
 
     def settled(
         self, labels: Sequence[str], train: SplitSurvey, *, has_validation: bool
@@ -92,7 +108,7 @@ class Regression(Task):
     def metrics(self) -> RegressionMetrics:
         from encoderlab.metrics.texts import RegressionMetrics
 
-        return RegressionMetrics(self.mean, self.unit, self.main_score)
+        return RegressionMetrics(self.mean, self.unit, self.main_score, own=self.own_score)
 
     def predictions_of(self, logits: Float[Tensor, "rows one"]) -> list[RowPrediction]:
         """Return the number of each row in the user's units."""

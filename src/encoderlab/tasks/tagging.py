@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,7 +13,16 @@ from encoderlab.errors import SettingError
 from encoderlab.model.config import HeadSizes, TargetKind
 from encoderlab.settings import setting
 from encoderlab.tasks.classification import class_weights
-from encoderlab.tasks.task import NO_ABSTENTION, Abstention, LabelledTaskConfig, RowPrediction, Task, part_targets
+from encoderlab.tasks.task import (
+    NO_ABSTENTION,
+    Abstention,
+    LabelledTaskConfig,
+    RowPrediction,
+    Task,
+    check_score,
+    part_targets,
+    score_name,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +39,7 @@ UNREAD_WORD = "?"  # written for a word that did not fit into the model
 OPEN_WORD = "_"  # written for a word whose label is not probable enough
 
 
-class TaggingScore(Enum):
+class TaggingScore(StrEnum):
     """Scores that can select the best checkpoint of a tagging run and lead its report."""
 
     auto = "auto"  # entity_f1 for BIO or BIOES labels, otherwise token_accuracy
@@ -55,16 +64,21 @@ class TaggingConfig(LabelledTaskConfig):
     of_words: ClassVar[bool] = True
     target: ClassVar[TargetKind] = "words"
 
-    score: TaggingScore = setting(
-        TaggingScore.auto,
-        "Score that selects the best checkpoint and leads the report; auto: entity_f1 for BIO or BIOES labels, "
-        "else token_accuracy.",
+    score: str = setting(
+        "auto",
+        "Score that selects the best checkpoint and leads the report: entity_f1, token_accuracy, accuracy, f1_macro, "
+        "or a function of your own of labels and predictions (lists of words' labels), module:function; auto: "
+        "entity_f1 for BIO or BIOES labels, else token_accuracy.",
     )
     decoding: Decoding = setting(
         Decoding.auto,
         "argmax (word by word) or valid (the most probable BIO or BIOES sequence); auto: valid if possible.",
     )
     special_tokens: bool = setting(True, "Put [CLS] before the words and [SEP] after them.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_score(self.score, TaggingScore)
 
     @property
     def adds_special_tokens(self) -> bool:
@@ -78,12 +92,12 @@ class TaggingConfig(LabelledTaskConfig):
         from encoderlab.metrics.entities import entity_labels
 
         has_entities = entity_labels(labels) is not None
-        if self.score is TaggingScore.entity_f1 and not has_entities:
+        if self.score == TaggingScore.entity_f1 and not has_entities:
             problem = "task.score=entity_f1 needs BIO or BIOES labels, such as B-person, I-person and O"
             raise SettingError(problem, remedy="Set task.score=token_accuracy")
-        if self.score is TaggingScore.auto:
+        if self.score == TaggingScore.auto:
             return TaggingScore.entity_f1.value if has_entities else TaggingScore.token_accuracy.value
-        return self.score.value
+        return score_name(self.score)
 
 
 class Tagging(Task):
@@ -121,7 +135,7 @@ class Tagging(Task):
     def metrics(self) -> TaggingMetrics:
         from encoderlab.metrics.entities import TaggingMetrics
 
-        return TaggingMetrics(self.labels, self.main_score, self._decoded)
+        return TaggingMetrics(self.labels, self.main_score, self._decoded, own=self.own_score)
 
     def _decoded(self, logits: Tensor, batch: Batch) -> Tensor:
         """Return the id of the label of each target word: [targets, labels] -> int64 [targets]."""

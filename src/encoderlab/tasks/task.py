@@ -20,6 +20,7 @@ import numpy as np
 from encoderlab.errors import DataError, SettingError, closest
 from encoderlab.model.config import HeadSizes, TargetKind
 from encoderlab.settings import REQUIRED, check_settings, setting
+from encoderlab.system.own_functions import EXAMPLE, OwnFunction, function_name, is_dotted, own_function
 from encoderlab.tasks.sequences import SequenceFormat, Windowing
 
 if TYPE_CHECKING:
@@ -32,11 +33,12 @@ if TYPE_CHECKING:
     from encoderlab.data.token_store import TokenStore
     from encoderlab.data.tokenizers import Tokenizer
     from encoderlab.metrics.calibration import ThresholdRule
+    from encoderlab.metrics.own import OwnScore
     from encoderlab.metrics.scores import Metrics, PredictionScores, SplitScores
     from encoderlab.model.heads import EncoderWithHeads
     from encoderlab.tasks.rows import ExampleRows, Targets
     from encoderlab.training.config import TrainingConfig
-    from encoderlab.training.loss import LabelWeights
+    from encoderlab.training.loss import LabelWeights, LossForm
 
 BALANCED = "balanced"
 UNLIKE_TRAINING = "unlike training"  # the reasons for giving no label
@@ -72,6 +74,9 @@ class TaskConfig:
 
     def __post_init__(self) -> None:
         check_settings(self, self.group)
+        own_loss = self.own_loss
+        if own_loss is not None and not is_dotted(own_loss):
+            raise SettingError(f"task.loss is {own_loss}", allowed=EXAMPLE)
         if self.name in ("", ".", "..") or set(self.name) & set("/\\\0"):
             raise SettingError(f"task.name is {self.name!r}", allowed="a valid folder name, without / and \\")
 
@@ -107,6 +112,22 @@ class TaskConfig:
         """Return whether thresholds are fitted on validation, which therefore needs rows."""
         return False
 
+    @property
+    def own_loss(self) -> str | None:
+        """Return the dotted name of a loss of one's own."""
+        return getattr(self, "loss", None)
+
+    @property
+    def own_score(self) -> str | None:
+        """Return the dotted name of a score of one's own."""
+        score = getattr(self, "score", "")
+        return score if is_dotted(score) else None
+
+    def own_functions(self) -> dict[str, OwnFunction]:
+        """Return the score and the loss of one's own by their settings. Raises SettingError for an unknown one."""
+        named = {"task.score": self.own_score, "task.loss": self.own_loss}
+        return {name: own_function(dotted, name) for name, dotted in named.items() if dotted is not None}
+
     def two_class_rule(self, labels: Sequence[str]) -> tuple[ThresholdRule | None, int]:
         """Return how one of two classes is predicted (None: the more probable one is), and which one is positive."""
         return None, 1
@@ -130,6 +151,26 @@ class TaskConfig:
         """Return the name of the score that judges this task on data with these `labels`."""
 
 
+def check_score(score: str, known: Iterable[str]) -> None:
+    """Raise SettingError unless `task.score` is one of the `known` scores, or names a function of one's own."""
+    known = list(known)
+    if score not in known and not is_dotted(score):
+        near = closest(score, known)
+        allowed = f"{', '.join(known)}, or {EXAMPLE}"
+        raise SettingError(f"task.score is {score}", allowed=allowed, remedy=f"Did you mean {near}?" if near else "")
+
+
+def score_name(score: str) -> str:
+    """Return the name of a score in reports: of a function of one's own, the function's."""
+    return function_name(score) if is_dotted(score) else str(score)
+
+
+OWN_LOSS = (
+    "A loss of your own, module:function: from logits and targets, as tensors, to the loss of each target; null: cross "
+    "entropy or, for numbers, squared error."
+)
+
+
 def check_numbers(by_label: Any, setting: str, allowed: str, *, above: float, most: float) -> None:
     """Raise SettingError unless a setting holds a number for each label, more than `above` and at most `most`."""
     numbers: list[Any] = list(by_label.values()) if isinstance(by_label, dict) else [None]
@@ -147,6 +188,13 @@ class LabelledTaskConfig(TaskConfig):
         None,
         "Weight of each label in the loss: balanced (rare ones more), or your own, such as {fraud: 5}; others are 1.",
     )
+    label_smoothing: float = setting(
+        0.0, "Share of each target that all labels get alike in the loss.", minimum=0, below=1
+    )
+    focal_gamma: float = setting(
+        0.0, "Focal loss: how much less targets count that are predicted well; 0: alike, 2 is usual.", minimum=0
+    )
+    loss: str | None = setting(None, OWN_LOSS)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -154,6 +202,11 @@ class LabelledTaskConfig(TaskConfig):
             allowed = f"{BALANCED}, or a weight above 0 for each label, such as {{fraud: 5}}"
             largest = math.nextafter(math.inf, 0)
             check_numbers(self.class_weights, "task.class_weights", allowed, above=0, most=largest)
+        shaped = {name: getattr(self, name) for name in ("class_weights", "label_smoothing", "focal_gamma")}
+        if self.loss is not None and any(shaped.values()):
+            set_too = ", ".join(f"task.{name}={value}" for name, value in shaped.items() if value)
+            remedy = f"Remove {set_too}, or task.loss"
+            raise SettingError(f"task.loss={self.loss} replaces what {set_too} would shape", remedy=remedy)
 
     @property
     def known_class_weights(self) -> str | dict[str, float] | None:
@@ -330,7 +383,23 @@ class Task(ABC):
         """Set what the training rows say of a fresh head, before its first step."""
         return
 
+    def loss_form(self) -> LossForm:
+        """Return what is computed from logits and targets. Raises SettingError for an unknown function of one's own."""
+        from encoderlab.training.loss import LossForm
+
+        config = self.config
+        own = None if config.own_loss is None else own_function(config.own_loss, "task.loss").call
+        return LossForm(getattr(config, "label_smoothing", 0.0), getattr(config, "focal_gamma", 0.0), own)
+
     # Scores
+
+    @property
+    def own_score(self) -> OwnScore | None:
+        """Return the score of one's own. Raises SettingError if it cannot be imported."""
+        from encoderlab.metrics.own import OwnScore
+
+        dotted = self.config.own_score
+        return None if dotted is None else OwnScore(own_function(dotted, "task.score"))
 
     @abstractmethod
     def metrics(self) -> Metrics:

@@ -34,7 +34,7 @@ from encoderlab.training.batches import (
 )
 from encoderlab.training.checkpoint import random_state, set_random_state
 from encoderlab.training.config import TrainingConfig, seconds_of, total_steps
-from encoderlab.training.loss import LOSSES, LabelWeights, count_targets, losses
+from encoderlab.training.loss import LOSSES, PLAIN, LabelWeights, LossForm, count_targets, losses
 from encoderlab.training.optimizer import clip_gradients, learning_rate_at
 
 
@@ -133,7 +133,7 @@ class Learner:
     are not finite.
 
     With several `processes`, `network` averages its gradients with theirs after the last micro-batch of a step.
-    `label_weights` weigh the labels in the loss (None: all alike).
+    `label_weights` weigh the labels in the loss (None: all alike), `form` says what that is.
     """
 
     network: nn.Module
@@ -142,6 +142,7 @@ class Learner:
     compute: Compute
     processes: Processes = SINGLE_PROCESS
     label_weights: LabelWeights | None = None
+    form: LossForm = PLAIN
     guard: NonFiniteGuard = field(init=False)
 
     def __post_init__(self) -> None:
@@ -217,7 +218,7 @@ def _backward(learner: Learner, micro_batch: Batch, targets: Mapping[str, int]) 
     """Add the gradients of one micro-batch to the existing ones; return its share of the mean losses."""
     with learner.compute.autocast():
         prediction = learner.network(micro_batch)
-    summed = losses(prediction, micro_batch, learner.label_weights)
+    summed = losses(prediction, micro_batch, learner.label_weights, learner.form)
     shares = {name: loss / max(targets[name], 1) for name, loss in summed.items()}
     total = torch.stack(list(shares.values())).sum()
     size = learner.processes.size

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,14 +12,37 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from encoderlab.batch import Batch, Prediction, TeacherOutputs
+from encoderlab.errors import SettingError
 
 # Of classes or, for sets of labels, of a label that a row has, relative to one that it lacks.
 LabelWeights = Float[Tensor, " classes"]
 LOSSES = ("sequence", "token", "teacher_sequence", "teacher_token", "contrast")  # every name a loss may have
 
 
+@dataclass(frozen=True, slots=True)
+class LossForm:
+    """What is computed from logits and labels, besides the weights of labels.
+
+    `label_smoothing` is the share of a target that all classes get alike (Szegedy et al. 2016, section 7). A target
+    that is predicted with probability p counts (1 - p)^`focal_gamma` times (Lin et al. 2017, section 3.2). A function
+    of one's `own` replaces both: from logits and targets to the loss of each target.
+    """
+
+    label_smoothing: float = 0.0
+    focal_gamma: float = 0.0
+    own: Callable[[Tensor, Tensor], Tensor] | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether it is cross entropy or a squared error, and no more."""
+        return self == PLAIN
+
+
+PLAIN = LossForm()
+
+
 def losses(
-    prediction: Prediction, batch: Batch, label_weights: LabelWeights | None = None
+    prediction: Prediction, batch: Batch, label_weights: LabelWeights | None = None, form: LossForm = PLAIN
 ) -> dict[str, Float[Tensor, ""]]:
     """Return the losses of a batch by name, each *summed* over its targets.
 
@@ -33,10 +57,10 @@ def losses(
     share = 1.0 if teacher is None else 1.0 - teacher.weight  # of the labels
     if prediction.sequence_logits is not None and batch.labels is not None:
         logits = _counted_rows(prediction.sequence_logits, batch).float()
-        summed["sequence"] = share * sequence_loss(logits, batch.labels, label_weights, batch.weights)
+        summed["sequence"] = share * sequence_loss(logits, batch.labels, label_weights, batch.weights, form)
     if prediction.token_logits is not None and batch.token_labels is not None:
         logits = prediction.token_logits.float()
-        summed["token"] = share * F.cross_entropy(logits, batch.token_labels, label_weights, reduction="sum")
+        summed["token"] = share * sequence_loss(logits, batch.token_labels, label_weights, form=form)
     if batch.contrast is not None and prediction.sequence_vectors is not None and batch.labels is not None:
         vectors = prediction.sequence_vectors
         contrast = contrastive_loss(vectors, batch.labels, batch.contrast.temperature, batch.weights)
@@ -49,13 +73,16 @@ def sequence_loss(
     targets: Int[Tensor, " batch"] | Float[Tensor, "batch classes"] | Float[Tensor, " batch"],
     label_weights: LabelWeights | None = None,
     row_weights: Float[Tensor, " batch"] | None = None,
+    form: LossForm = PLAIN,
 ) -> Float[Tensor, ""]:
-    """Return the loss of whole sequences, summed over them; it depends on the kind of `targets`.
+    """Return the loss of whole sequences, or of tokens, summed over them; it depends on the kind of `targets`.
 
     Class ids: cross entropy. A 0 or 1 for each label: binary cross entropy, averaged over them. Numbers: squared error.
     """
     if row_weights is not None:
-        return (_loss_of_each(logits, targets, label_weights) * row_weights).sum()
+        return (_loss_of_each(logits, targets, label_weights, form) * row_weights).sum()
+    if not form.is_plain:
+        return _loss_of_each(logits, targets, label_weights, form).sum()
     if not targets.is_floating_point():
         return F.cross_entropy(logits, targets, label_weights, reduction="sum")
     if targets.ndim == 2:
@@ -68,14 +95,38 @@ def _loss_of_each(
     logits: Float[Tensor, "batch classes"],
     targets: Int[Tensor, " batch"] | Float[Tensor, "batch classes"] | Float[Tensor, " batch"],
     label_weights: LabelWeights | None,
+    form: LossForm,
 ) -> Float[Tensor, " batch"]:
-    """Return the loss of each sequence, as `sequence_loss` adds them up."""
+    """Return the loss of each sequence, as `sequence_loss` adds them up. Raises SettingError for a loss of one's own
+    that is not one number for each.
+    """
+    if form.own is not None:
+        return _own_losses(form.own, logits, targets)
+    smoothing = form.label_smoothing
     if not targets.is_floating_point():
-        return F.cross_entropy(logits, targets, label_weights, reduction="none")
+        by_row = F.cross_entropy(logits, targets, label_weights, reduction="none", label_smoothing=smoothing)
+        if form.focal_gamma:
+            chances = logits.softmax(-1).gather(1, targets[:, None].long())[:, 0]
+            by_row = by_row * (1 - chances) ** form.focal_gamma
+        return by_row
     if targets.ndim == 2:
-        by_label = F.binary_cross_entropy_with_logits(logits, targets, pos_weight=label_weights, reduction="none")
+        smoothed = targets * (1 - smoothing) + smoothing / 2 if smoothing else targets
+        by_label = F.binary_cross_entropy_with_logits(logits, smoothed, pos_weight=label_weights, reduction="none")
+        if form.focal_gamma:
+            chances = torch.where(targets > 0, logits.sigmoid(), (-logits).sigmoid())
+            by_label = by_label * (1 - chances) ** form.focal_gamma
         return by_label.mean(1)
     return F.mse_loss(logits[:, 0], targets, reduction="none")
+
+
+def _own_losses(own: Callable[[Tensor, Tensor], Tensor], logits: Tensor, targets: Tensor) -> Float[Tensor, " batch"]:
+    """Return what a function of one's own makes of logits and targets. Raises SettingError for another shape."""
+    by_row: Any = own(logits, targets)
+    if not isinstance(by_row, Tensor) or by_row.shape != targets.shape[:1]:
+        shape = f"a tensor of {list(by_row.shape)}" if isinstance(by_row, Tensor) else type(by_row).__name__
+        problem = f"task.loss returned {shape} for {len(targets)} targets"
+        raise SettingError(problem, allowed="a tensor with the loss of each: do not take the mean or the sum")
+    return by_row
 
 
 def count_targets(batch: Batch) -> dict[str, int]:
