@@ -13,6 +13,8 @@ def test_attention_plots_every_layer_and_saves_the_weights(command, reverse_run,
     assert arrays["tokens"].tolist() == ["1", "2", "3", "4"]
     assert arrays["weights"].shape == (1, 1, 4, 4)
     assert arrays["weights"].sum(-1) == pytest.approx(1, abs=1e-5)
+    page = (tmp_path / "maps" / "attention.html").read_text(encoding="utf-8")
+    assert page.count("<svg") == 1 and "layer 1 of 1" in page and "head 1<" in page and "head 0<" not in page
 
 
 def test_attention_takes_rows_of_a_split(command, brackets_run, tmp_path):

@@ -10,6 +10,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer, BertConfig, BertForSequenceClassification
 
 from encoderlab.data.tokenizer_config import WordPieceConfig
+from encoderlab.errors import SettingError
 
 TEXTS = [
     "the quick brown fox",
@@ -65,6 +66,19 @@ def test_mean_vectors_equal_those_of_transformers_in_the_files_order(command, be
     found = np.load(tmp_path / "vectors.npy", mmap_mode="r")
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, mean(*theirs(bert, TEXTS)), atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_vectors_after_a_layer_are_those_of_transformers(command, bert, tmp_path, layer):
+    inputs = AutoTokenizer.from_pretrained(bert)(TEXTS, padding=True, truncation=True, return_tensors="pt")
+    with torch.no_grad():
+        hidden = AutoModel.from_pretrained(bert).eval()(**inputs, output_hidden_states=True).hidden_states[layer]
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    command("embed", f"run={bert}", "input=texts.txt", "output=vectors.npy", f"layer={layer}")
+    found = np.load(tmp_path / "vectors.npy")
+    np.testing.assert_allclose(found, mean(hidden.numpy(), inputs["attention_mask"].bool().numpy()), atol=1e-5)
+    with pytest.raises(SettingError, match="2 layers"):
+        command("embed", f"run={bert}", "input=texts.txt", "output=more.npy", "layer=3")
 
 
 def test_cls_vectors_and_vectors_of_length_one(command, bert, tmp_path, monkeypatch):

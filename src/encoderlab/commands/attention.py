@@ -1,4 +1,4 @@
-"""encoderlab attention: what each token attends to, as heat maps and arrays."""
+"""encoderlab attention: what each token attends to, as a page of heat maps, and as arrays."""
 
 import sys
 from dataclasses import replace
@@ -9,6 +9,7 @@ import torch
 from encoderlab.config.commands import AttentionConfig
 from encoderlab.data.examples import Example
 from encoderlab.errors import SettingError
+from encoderlab.reports.blocks import Block, Heading, Plot, write_html
 from encoderlab.reports.plots import attention_plot, write_png
 from encoderlab.runs.explain import selected_examples
 from encoderlab.runs.model import Model
@@ -19,7 +20,10 @@ from encoderlab.tasks.rows import ExampleRows
 
 
 def attention(config: AttentionConfig) -> Run:
-    """Plot attention maps of a text or of rows into a new run folder. Raises SettingError, DataError."""
+    """Plot attention maps of a text or of rows into a new run folder: a page with all layers, and a file for each.
+
+    Layers and heads are counted from 1. Raises SettingError, DataError.
+    """
     check_free(config.run_dir)
     model = open_model(config)
     examples = selected_examples(config, model)
@@ -28,15 +32,21 @@ def attention(config: AttentionConfig) -> Run:
         raise SettingError(problem, remedy="Train with model.pairs=joint, or use encoderlab explain")
     with Run.new(config.run_dir, config.command, model.task_name) as run:
         record_start(run, config, model.compute)
+        blocks: list[Block] = []
         for name, example in examples.items():
+            blocks.append(Heading(name))
             weights, tokens = _weights(model, example)
             into = run.attention_folder / name
             into.mkdir(parents=True)
             np.savez_compressed(into / "weights.npz", weights=weights, tokens=np.array(tokens))
             for number, layer in enumerate(weights, start=1):
                 title = f"{model.task_name}, {name}, layer {number} of {len(weights)}"
-                write_png(attention_plot(layer, tokens, title), into / f"layer-{number}.png")
-    print(f"Attention maps (layer-*.png) and arrays (weights.npz): {run.attention_folder}", file=sys.stderr)
+                plot = Plot(attention_plot(layer, tokens, title), f"Attention weights: {title}.")
+                write_png(plot.figure, into / f"layer-{number}.png")
+                blocks.append(plot)
+        write_html(run.attention_page, f"What tokens attend to: {model.task_name}", blocks)
+    print(f"Attention maps: {run.attention_page}", file=sys.stderr)
+    print(f"Plots (layer-*.png) and arrays (weights.npz): {run.attention_folder}", file=sys.stderr)
     return run
 
 

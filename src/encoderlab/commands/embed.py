@@ -32,6 +32,9 @@ def embed(config: EmbedConfig) -> None:
     inputs.check_sources(config)
     model = open_model(config)
     _check_modules(config)
+    if config.layer is not None and config.layer > model.shape.n_layers:
+        problem = f"layer={config.layer}, but the encoder has {model.shape.n_layers} layers"
+        raise SettingError(problem, allowed=f"0 (the embeddings) to {model.shape.n_layers}")
 
     # The vectors are written as they are computed, behind a header whose number of rows is corrected at the end.
     width = model.shape.d_model
@@ -49,7 +52,7 @@ def embed(config: EmbedConfig) -> None:
                 problem = "A pair has no single vector: this model reads its texts separately (model.pairs=separate)"
                 raise SettingError(problem, remedy="Embed a file of first texts and one of second texts")
             rows = model.rows(chunk)
-            vectors = model.vectors(rows, config.pooling, normalize=normalize, done=done.update)
+            vectors = model.vectors(rows, config.pooling, normalize=normalize, layer=config.layer, done=done.update)
             array.write(vectors.astype("<f4", copy=False).data)
             n_rows += len(chunk)
             n_cut += int(rows.truncated().sum())

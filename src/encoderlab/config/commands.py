@@ -414,6 +414,9 @@ class EmbedConfig(InputConfig):
         None,
         "The vector of a text: mean or max of its tokens' vectors, or cls; null: as trained, else mean.",
     )
+    layer: int | None = setting(
+        None, "Take the vectors after this layer, counted from 1 (0: the embeddings); null: after the last.", minimum=0
+    )
     normalize: bool | None = setting(
         None, "Scale each vector to length 1; null: as sentence vectors were trained, else not."
     )

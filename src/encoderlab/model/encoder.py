@@ -143,6 +143,18 @@ class Encoder(Compilable):
         selected = SelectedTokens(selection, layout)
         return selected.restore(self.final_norm(last(x, layout, selected)))
 
+    def hidden_states(self, input_ids: Ids, token_type_ids: Ids, attention_mask: Mask | None) -> list[Tokens]:
+        """Return the vectors of all tokens that enter the first layer, and those that leave each layer; those of the
+        last one with the final norm.
+        """
+        layout = self._layout(input_ids, attention_mask)
+        x = self.embeddings(input_ids, token_type_ids)
+        states = [x]
+        for layer in self.layers:
+            x = layer(x, layout)
+            states.append(x)
+        return [*states[:-1], self.final_norm(states[-1])]
+
     def attention_maps(self, input_ids: Ids, token_type_ids: Ids, attention_mask: Mask | None) -> list[AttentionMap]:
         """Return the attention weights of every layer, lowest first."""
         layout = self._layout(input_ids, attention_mask)

@@ -98,6 +98,11 @@ class TransformersEncoder(Compilable):
             return hidden[:, : selection.most]
         return hidden.flatten(0, 1).index_select(0, selection.positions)
 
+    def hidden_states(self, input_ids: Ids, token_type_ids: Ids, attention_mask: Mask | None) -> list[Tokens]:
+        """Return the vectors of all tokens that enter the first layer, and those that leave each layer."""
+        inputs = self._inputs(input_ids, token_type_ids, attention_mask)
+        return list(self.model(**inputs, output_hidden_states=True).hidden_states)
+
     def attention_maps(
         self, input_ids: Ids, token_type_ids: Ids, attention_mask: Mask | None
     ) -> list[Float[Tensor, "batch heads length length"]]:

@@ -134,10 +134,15 @@ class Passage:
 Block = Heading | Text | Headline | Table | Items | Plot | Matrix | Passage
 
 
-def write_html_json(page: Path, title: str, blocks: Sequence[Block], content: Any) -> None:
-    """Write the page of these blocks, with links to its sections, and their `content` as JSON: whole or not at all."""
+def write_html(page: Path, title: str, blocks: Sequence[Block]) -> None:
+    """Write the page of these blocks, with links to its sections: whole or not at all."""
     links = [block.title for block in blocks if isinstance(block, Heading) and block.level == 2]
     atomic_write_text(page, render("page.html", title=title, blocks=blocks, links=links, svg=svg, anchor=anchor))
+
+
+def write_html_json(page: Path, title: str, blocks: Sequence[Block], content: Any) -> None:
+    """Write the page of these blocks, and their `content` as JSON: whole or not at all."""
+    write_html(page, title, blocks)
     # The last file: with it a run is finished (`Run.finished`).
     atomic_write_text(page.with_suffix(".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 

@@ -313,7 +313,7 @@ def attention_plot(weights: np.ndarray, tokens: Sequence[str], title: str) -> Fi
         axes.set_visible(False)
     for head, axes in enumerate(grid.flat[:heads]):
         image = axes.imshow(weights[head], cmap="viridis", vmin=0, vmax=float(weights.max()), interpolation="nearest")
-        axes.set_title(f"head {head}")
+        axes.set_title(f"head {head + 1}")
         axes.set_xticks(named, names, **_look(rotation=90, fontsize=7))
         axes.set_yticks(named, names, **_look(fontsize=7))
     figure.suptitle(title, wrap=True, **_look())

@@ -363,15 +363,17 @@ class Model:
         pooling: VectorPooling | None = None,
         *,
         normalize: bool = False,
+        layer: int | None = None,
         done: Callable[[int], None] = lambda _: None,
     ) -> np.ndarray:
         """Return the vector of each row, [rows, d_model]; for a row in several windows, the mean of theirs.
 
-        Without a `pooling`, it is pooled as `vector_pooling` says. `done` is told how many rows each batch had.
+        Without a `pooling`, it is pooled as `vector_pooling` says. They are those after a `layer`, counted from 1 (0:
+        the embeddings), or after the last. `done` is told how many rows each batch had.
         """
         if pooling is None:
             pooling = self.vector_pooling
-        encode = partial(self._vectors_of_batch, pooling=pooling, normalize=normalize)
+        encode = partial(self._vectors_of_batch, pooling=pooling, normalize=normalize, layer=layer)
         vectors = np.empty((len(rows), self.shape.d_model), np.float32)
         for batch, encoded in predict_batches(self.scoring_batches(rows), encode, self.compute):
             vectors[batch.rows.cpu().numpy()] = encoded
@@ -379,13 +381,17 @@ class Model:
         return vectors
 
     @torch.inference_mode()
-    def _vectors_of_batch(self, batch: Batch, *, pooling: VectorPooling, normalize: bool) -> np.ndarray:
+    def _vectors_of_batch(
+        self, batch: Batch, *, pooling: VectorPooling, normalize: bool, layer: int | None
+    ) -> np.ndarray:
         # The last layer computes only the first token where that is all the pooling reads.
         selection = FIRST_TOKENS if pooling is VectorPooling.cls else None
         with self.compute.autocast():
-            hidden = self.network.encoder.encode(
-                batch.input_ids, batch.token_type_ids, batch.attention_mask, selection=selection
-            )
+            inputs = (batch.input_ids, batch.token_type_ids, batch.attention_mask)
+            if layer is None:
+                hidden = self.network.encoder.encode(*inputs, selection=selection)
+            else:
+                hidden = self.network.encoder.hidden_states(*inputs)[layer]
         vectors = POOLINGS[pooling](hidden.float(), batch.attention_mask)
         if batch.attention_mask is not None:  # a row without tokens, such as an empty text, is zero
             vectors = vectors.where(batch.attention_mask.any(dim=1, keepdim=True), 0.0)

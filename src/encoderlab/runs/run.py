@@ -90,6 +90,10 @@ class Run:
         return self.folder / "attention"
 
     @property
+    def attention_page(self) -> Path:
+        return self.folder / "attention.html"
+
+    @property
     def explanation_file(self) -> Path:
         return self.folder / "explain.html"
 
