@@ -5,6 +5,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -120,6 +121,25 @@ def test_the_python_of_the_page_on_deploying_runs(tmp_path, cache):
     command = [sys.executable, "-c", write + code]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.mark.slow
+def test_the_change_on_the_page_on_extending_can_be_applied_and_trains(tmp_path, cache):
+    for folder in ("src", "configs"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    blocks = FENCED.findall(_page("extend"))
+    (change,) = (block for language, block in blocks if language == "diff")
+    applied = subprocess.run(["git", "apply"], cwd=tmp_path, input=change, capture_output=True, text=True, check=False)
+    assert applied.returncode == 0, applied.stderr
+    model = next(block for language, block in blocks if language == "yaml" and "swiglu" in block)
+    (tmp_path / "configs" / "model" / "modern_swiglu.yaml").write_text(model, encoding="utf-8")
+    line = ["train", "model=modern_swiglu", "task=brackets", "run_dir=run"]
+    line += [f"{name}={value}" for name, value in (SHORT | NARROW).items()]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src"), "ENCODERLAB_CACHE": str(cache)}
+    command = [sys.executable, "-m", "encoderlab", *line]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "activation: swiglu" in (tmp_path / "run" / "config.yaml").read_text(encoding="utf-8")
 
 
 def _page(name):
