@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from encoderlab.errors import SettingError
+
 
 @pytest.fixture
 def reviews(tmp_path):
@@ -68,3 +70,15 @@ def test_the_same_scores_are_printed_for_people(command, reviews, printed, capsy
     assert f"{linear['accuracy']:.3f} ({low:.3f} to {high:.3f})" in shown
     assert len(linear["candidates"]) > 3 and all(one["setting"] in shown for one in linear["candidates"])
     assert linear["setting"] == linear["candidates"][0]["setting"]
+
+
+def test_each_layer_of_an_encoder_is_probed(reviews, printed, shipped, command):
+    report = printed("baseline", *reviews, "probe=mini-en", "format=json")
+    layers = [name for name in report["baselines"] if name.startswith("layer_")]
+    assert layers == ["layer_0", "layer_1"]
+    for name in layers:
+        scores = report["baselines"][name]
+        low, high = scores["accuracy_ci95"]
+        assert low <= scores["accuracy"] <= high and "mini-en" in scores["label"]
+    with pytest.raises(SettingError, match="probe"):
+        command("baseline", "task=tagging", "dataset=reverse", "probe=mini-en")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -121,6 +121,23 @@ def baselines(
     by_name[f"tfidf_{suffix}"] = _linear_baseline(data, on_ngrams or fit_on_ngrams(train, data.n_labels))
     by_name[f"frozen_encoder_{suffix}"] = _frozen_baseline(frozen, data)
     return by_name
+
+
+def probes(
+    splits: Data,
+    name: str,
+    threshold: ThresholdRule | None = None,
+    positive: int = 1,
+    *,
+    by_layer: Mapping[int, Features],
+) -> dict[int, Baseline]:
+    """Fit a linear model to the vectors after each layer of an encoder (Alain and Bengio 2016), and score it, as
+    `baselines` does the frozen encoder.
+    """
+    train = labelled(splits.by_name["train"])
+    validation = labelled(splits.by_name["validation"]) if "validation" in splits.by_name else None
+    data = _Data(train, splits.by_name[name], validation or None, splits.labels, threshold, positive)
+    return {layer: _frozen_baseline(vectors, data) for layer, vectors in by_layer.items()}
 
 
 def _linear_baseline(data: _Data, linear: NGramModel | str) -> Baseline:

@@ -4,13 +4,14 @@ import json
 import sys
 from typing import Any
 
-from encoderlab.baselines.supervised import baselines, targets_of
+from encoderlab.baselines.supervised import baselines, probes, targets_of
 from encoderlab.config.commands import BaselineConfig, TableFormat
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import scores_of_predictions
 from encoderlab.reports.baselines import show_baselines
 from encoderlab.reports.blocks import json_safe
-from encoderlab.runs.frozen import frozen_vectors
+from encoderlab.runs.frozen import frozen_vectors, vectors_by_layer
+from encoderlab.runs.model_folder import load_model
 from encoderlab.system.device import set_up_compute
 
 SEED = 0  # of the bootstrap
@@ -24,6 +25,10 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
     task = config.task
     if task.of_documents:
         raise SettingError(f"task={task.name} has no labels to learn", remedy="Use task=intents or another with labels")
+
+    if config.probe is not None and task.of_words:
+        raise SettingError(f"probe={config.probe} reads whole texts", remedy="Choose a task on texts, or remove probe")
+    encoder = None if config.probe is None else load_model(config.probe)
 
     # The rows to learn from and those to score on.
     data = config.dataset.load(config.cache, task.target)
@@ -48,11 +53,19 @@ def baseline(config: BaselineConfig) -> dict[str, Any]:
     targets = targets_of(rows, len(data.labels))
     names = data.labels
     by_name: dict[str, Any] = {}
-    for name, fitted in baselines(data, split, threshold, positive, frozen=frozen).items():
-        by_name[name] = {"skipped": fitted.skipped}
+    models = baselines(data, split, threshold, positive, frozen=frozen)
+    labels: dict[str, str] = {}
+    if encoder is not None:
+        for layer, fitted in probes(data, split, threshold, positive, by_layer=vectors_by_layer(encoder)).items():
+            models[f"layer_{layer}"] = fitted
+            where = f"layer {layer}" if layer else "embeddings"
+            labels[f"layer_{layer}"] = f"probe of {where}, {config.probe}"
+    for name, fitted in models.items():
+        by_name[name] = {"skipped": fitted.skipped} | ({"label": labels[name]} if name in labels else {})
         if fitted.predicted is not None:
             scores = scores_of_predictions(targets, fitted.predicted, names, main_score, positive)
-            by_name[name] = {**fitted.scores, **scores.with_intervals(SEED).as_dict(), **fitted.description()}
+            about = {"label": labels[name]} if name in labels else {}
+            by_name[name] = {**about, **fitted.scores, **scores.with_intervals(SEED).as_dict(), **fitted.description()}
 
     report = {"command": "baseline", "task": task.name, "seed": SEED, "scored_split": split, "n": len(targets)}
     report = json_safe({**report, "main_score": main_score, "labels": names, "baselines": by_name})

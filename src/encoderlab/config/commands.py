@@ -453,6 +453,10 @@ class BaselineConfig(CommandConfig):
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
     tokenizer: TokenizerConfig | None = setting(None, "Set by tasks on symbols.", internal=True)
     split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.")
+    probe: str | None = setting(
+        None,
+        "An encoder, as in run=: score a linear model of the mean vectors after each of its layers too.",
+    )
     format: TableFormat = setting(TableFormat.table, "How the scores are printed: table, or json for programs.")
 
 

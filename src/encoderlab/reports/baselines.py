@@ -73,7 +73,7 @@ def _table(rows: Mapping[str, Mapping[str, Any]], main_score: str) -> Table:
     has_leads = any("model_leads_by" in scores for scores in fitted)
     cells = []
     for name, scores in rows.items():
-        label = BASELINE_NAMES.get(name, name)
+        label = scores.get("label") or BASELINE_NAMES.get(name, name)
         if "token" in scores:
             label += f" ({wording.shown(scores['token'], 40)})"
         if "setting" in scores:
@@ -111,7 +111,7 @@ def show_baselines(report: Mapping[str, Any], file: TextIO) -> None:
     where = f"scored on {report['scored_split']} ({wording.number(report['n'])} rows)"
     skipped = []
     for name, scores in baselines.items():
-        skipped.append(Text(scores.get("skipped", ""), f"{BASELINE_NAMES[name]} was skipped"))
+        skipped.append(Text(scores.get("skipped", ""), f"{scores.get('label') or BASELINE_NAMES[name]} was skipped"))
     candidates = [block for scores in baselines.values() for block in candidate_blocks(scores)]
     title = Text(where, f"baseline {report['task']}")
     show([title, _table(baselines, report["main_score"]), *skipped, *candidates], file)

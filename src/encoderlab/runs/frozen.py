@@ -18,6 +18,7 @@ from torch import nn
 
 from encoderlab.baselines.supervised import choose_strength
 from encoderlab.batch import Batch, Prediction
+from encoderlab.config.commands import VectorPooling
 from encoderlab.data.examples import Split, TextExample
 from encoderlab.data.survey import hashed
 from encoderlab.data.tokenizer_config import TokenizerConfig
@@ -69,20 +70,39 @@ def share_unknown(encoder: Model, split: Split) -> float:
 
 
 def vectors_of_texts(
-    encoder: Model, examples: Sequence[TextExample], done: Callable[[int], None] = lambda _: None
+    encoder: Model,
+    examples: Sequence[TextExample],
+    done: Callable[[int], None] = lambda _: None,
+    *,
+    pooling: VectorPooling | None = None,
+    layer: int | None = None,
 ) -> np.ndarray:
     """Return a vector of length 1 for each text; for a pair, the comparison of both texts' vectors.
 
-    `done` is told how many texts, or texts of pairs, each batch had.
+    `pooling` and `layer` are those of `Model.vectors`. `done` is told how many texts each batch had, pairs twice.
     """
     texts = [TextExample(example.text) for example in examples]
-    first = encoder.vectors(encoder.rows(texts), normalize=True, done=done)
+    first = encoder.vectors(encoder.rows(texts), pooling, normalize=True, layer=layer, done=done)
     if not examples or examples[0].text_pair is None:
         return first
     seconds = [TextExample(example.text_pair or "") for example in examples]
-    second = encoder.vectors(encoder.rows(seconds), normalize=True, done=done)
+    second = encoder.vectors(encoder.rows(seconds), pooling, normalize=True, layer=layer, done=done)
     both = torch.from_numpy(np.concatenate([first, second]))
     return compared(both).numpy() / first.shape[1] ** 0.5
+
+
+def vectors_by_layer(encoder: Model) -> dict[int, Callable[[Split], np.ndarray]]:
+    """Return for each layer, counted from 1 (0: the embeddings), a function from the texts of a split to their vectors
+    after it: the means of their tokens' vectors, of length 1.
+    """
+
+    def after(layer: int) -> Callable[[Split], np.ndarray]:
+        def vectors(split: Split) -> np.ndarray:
+            return vectors_of_texts(encoder, list(split.of_texts()), pooling=VectorPooling.mean, layer=layer)
+
+        return vectors
+
+    return {layer: after(layer) for layer in range(encoder.shape.n_layers + 1)}
 
 
 def cached_vectors(model: Model, split: Split, cache: Path) -> np.ndarray:
