@@ -18,7 +18,7 @@ from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.model.attention import formula_is_faster
 from encoderlab.model.config import TransformersConfig
 from encoderlab.model.layers import Compilable, NothingDrawn
-from encoderlab.model.packing import Ids, Mask, Selection, attendable
+from encoderlab.model.packing import Ids, Mask, Selection, Tokens, attendable
 
 CODE = ("auto_map", "use_kernels", "kernel_config")  # fields of config.json that choose what computes the encoder
 # The settings of ours that take effect in such an encoder too, by their names in nearly every config.json.
