@@ -60,7 +60,14 @@ def test_the_metadata_has_what_the_encoder_before_states_and_the_scores(report, 
     facts["start"] = {"license": "mit", "language": "fr", "base_model": "mini-en"}
     facts["language"] = None
     data = ModelCard(model_card(report | {"init_from": "mini-en"}, facts, ["no", "yes"])).data
-    assert (data.license, data.language, data.base_model) == ("mit", "fr", "mini-en")
+    assert (data.license, data.language, data.base_model) == ("mit", None, "mini-en")
+    for shares, language in (
+        ({"de": 0.9, "en": 0.03, "und": 0.07}, "de"),
+        ({"en": 0.5, "de": 0.48, "und": 0.02}, ["en", "de"]),
+        ({"und": 0.6, "en": 0.4}, None),
+    ):
+        measured = report | {"init_from": "mini-en", "languages": {"languages": shares, "of_encoder": "fr"}}
+        assert ModelCard(model_card(measured, facts, ["no", "yes"])).data.language == language
     accuracy = next(result for result in data.eval_results if result.metric_type == "accuracy")
     assert (accuracy.metric_value, accuracy.dataset_split, accuracy.dataset_type) == (0.9, "test", "owner/name")
     assert accuracy.task_type == "text-classification"

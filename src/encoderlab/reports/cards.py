@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from encoderlab.metrics.languages import UNCLEAR
 from encoderlab.reports import wording
 from encoderlab.reports.baselines import BASELINE_NAMES
 from encoderlab.reports.blocks import render
@@ -31,6 +32,8 @@ METRICS: dict[str, str] = {
     "mlm_perplexity": "perplexity",
 }
 MOST_LABELS = 20
+LEAST_SHARE = 0.05  # of the training texts in a language that a card states
+MOST_OF_THE_TEXTS = 0.7  # are in the languages that it states: of short texts, a fifth may be in any
 # How to use a model where encoderlab opens it, which exported folders do not say.
 USE = 'Use it with `encoderlab predict run=<this folder> text="..."`.'
 USE_ENCODER = (
@@ -162,13 +165,10 @@ def front_matter(report: Mapping[str, Any], facts: RunFacts, pipeline: str) -> s
     source = origin(facts)
     hub = source.get("path") if source.get("source") == "hub" else None
     start: Mapping[str, str] = facts.get("start") or {}
-    language = facts["language"]
-    if not language or not LANGUAGE.fullmatch(language):
-        language = start.get("language")
     init_from = report.get("init_from") or ""
     is_on_hub = HUB_NAME.fullmatch(init_from) and not Path(init_from).exists()
     data = ModelCardData(
-        language=language,
+        language=_languages(report, facts),
         license=start.get("license"),
         library_name="encoderlab",
         tags=["encoderlab", "transformer-encoder"],
@@ -179,6 +179,20 @@ def front_matter(report: Mapping[str, Any], facts: RunFacts, pipeline: str) -> s
         eval_results=_results(report, hub, pipeline),
     )
     return f"---\n{data.to_yaml()}\n---\n\n"
+
+
+def _languages(report: Mapping[str, Any], facts: RunFacts) -> str | list[str] | None:
+    """Return the languages of the training texts: as the dataset states them, or as they were found in its rows; None
+    if they are not known.
+    """
+    stated = facts["language"]
+    if stated and LANGUAGE.fullmatch(stated):
+        return stated
+    shares: Mapping[str, float] = report.get("languages", {}).get("languages", {})
+    found = [name for name, share in shares.items() if share >= LEAST_SHARE and name != UNCLEAR]
+    if sum(shares[name] for name in found) < MOST_OF_THE_TEXTS:
+        return None
+    return found[0] if len(found) == 1 else found
 
 
 def stated_metadata(card: str) -> dict[str, str]:

@@ -75,12 +75,17 @@ def _finish_task(
     about_rows = [shared_rows(split, survey[split]), labels_alike(survey["train"]["labels"]), conflicting_rows(survey)]
     # By the rules as set: `model` has the threshold that was fitted, and `prepared.model` has not.
     notes = [*result.notes, *prepared.notes, *prepared.data_notes, *prepared.model.task.threshold_notes(scores)]
+    languages = prepared.languages
+    if languages is not None:
+        about_rows.append(languages.note(config.starts_from or ""))
     notes += [note for note in about_rows if note]
     init_from = config.starts_from
     summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
     summary |= {"not_logged": result.not_logged} if result.not_logged else {}
     simple_models = _baselines(data, split, prepared.model, scored.on_ngrams)
     summary |= {"data_notes": prepared.data_notes, "choices": [*result.notes, *prepared.notes]}
+    if languages is not None:
+        summary["languages"] = {languages.kind: dict(languages.shares), "of_encoder": languages.of_encoder}
     if scored.linear_branch is not None:
         summary["linear_branch"] = scored.linear_branch
     examples = data.split(split)

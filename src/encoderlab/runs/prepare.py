@@ -33,6 +33,7 @@ from encoderlab.runs.resume import Began, began, continues_from_checkpoint, sett
 from encoderlab.runs.run import Run
 from encoderlab.runs.settle import Facts, settle
 from encoderlab.runs.speed import with_fastest_choice
+from encoderlab.runs.start_language import TrainingLanguages, training_languages
 from encoderlab.runs.tracking import check_trackers
 from encoderlab.system.device import Compute, set_up_compute
 from encoderlab.system.messages import print_lines
@@ -61,7 +62,8 @@ class PreparedRun:
     and of the splits that are scored; the model is `trained_on` those of `train`, and perhaps texts that nobody has
     labelled and names of labels. `fingerprints` are those of what it reads besides the data, by the setting that names
     it. `head_alone` is compared with the finetuned model or replaces it; None: neither. `out_of_fold` is what the
-    better of both predicts of training rows; None: they were not compared so.
+    better of both predicts of training rows; None: they were not compared so. `languages` are those of the training
+    texts, where they are compared with those of the encoder that the run starts from.
     """
 
     requested: RunConfig
@@ -74,6 +76,7 @@ class PreparedRun:
     fingerprints: Mapping[str, str]
     head_alone: HeadAlone | None = None
     out_of_fold: OutOfFold | None = None
+    languages: TrainingLanguages | None = None
 
     def open_run(self) -> AbstractContextManager[Run]:
         """Open the run's folder, new or resumed, with its settings recorded in it."""
@@ -142,7 +145,9 @@ def prepare(typed: RunConfig, processes: Processes, *, scored: bool = True) -> P
         # The model, and the rows as it reads them.
         model = build_model(config, data, tokenizer, start, compute, processes)
         rows, data_notes = rows_for(model, tokens)
-        for note in (*notes, *data_notes):
+        languages = training_languages(config, data)
+        foreign = "" if languages is None else languages.note(config.starts_from or "")
+        for note in (*notes, *data_notes, *([foreign] if foreign else [])):
             print(note, file=sys.stderr)
         trained_on = taught(model, start, teacher, data, rows["train"])
     model.micro_batches = micro_batch_count(config, as_begun, processes)
@@ -177,7 +182,17 @@ def prepare(typed: RunConfig, processes: Processes, *, scored: bool = True) -> P
     for source in (teacher, further):
         fingerprints |= {} if source is None else source.fingerprints()
     return PreparedRun(
-        requested, data, model, rows, trained_on, notes, data_notes, fingerprints, head_alone, out_of_fold
+        requested,
+        data,
+        model,
+        rows,
+        trained_on,
+        notes,
+        data_notes,
+        fingerprints,
+        head_alone,
+        out_of_fold,
+        languages,
     )
 
 

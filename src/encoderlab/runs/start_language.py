@@ -1,0 +1,64 @@
+"""Whether an encoder reads the languages of a run's texts, or their scripts where py3langid is not installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from encoderlab.config.commands import RunConfig
+from encoderlab.data.data import Data
+from encoderlab.data.documents import Documents
+from encoderlab.metrics.languages import UNCLEAR, languages, scripts
+from encoderlab.runs.records import start_metadata
+
+MOST_TEXTS = 500  # spread evenly over the training rows
+MANY_FOREIGN = 0.05  # of the texts: of twelve English sets, none had more than 0.6% that seemed foreign
+SHOWN = 0.01  # share of a language that is named
+# Scripts of languages that are not written in Latin letters, by ISO 639's codes of two letters.
+SCRIPTS = {
+    **dict.fromkeys(("ru", "uk", "bg", "sr", "be", "mk", "kk"), "Cyrillic"),
+    **dict.fromkeys(("ar", "fa", "ur"), "Arabic"),
+    **dict.fromkeys(("hi", "mr", "ne"), "Devanagari"),
+    **{"zh": "Han", "ja": "Japanese", "ko": "Hangul", "el": "Greek", "he": "Hebrew", "th": "Thai", "bn": "Bengali"},
+}
+MULTILINGUAL = "init_from=distilbert/distilbert-base-multilingual-cased"
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingLanguages:
+    """The `shares` of training texts in each language, by ISO 639's code, or in each script, the largest first.
+
+    `kind` says which of the two; `of_encoder` is what the encoder reads that the run starts from.
+    """
+
+    kind: str
+    shares: Mapping[str, float]
+    of_encoder: str
+
+    def note(self, encoder: str) -> str:
+        """Return a warning that many texts are not in the encoder's language, and what to start from; "" if few are."""
+        foreign = {}
+        for name, share in self.shares.items():
+            if name not in (UNCLEAR, self.of_encoder):
+                foreign[name] = share
+        total = sum(foreign.values())
+        if total < MANY_FOREIGN:
+            return ""
+        named = ", ".join(f"{name} {share:.0%}" for name, share in foreign.items() if share >= SHOWN)
+        remedy = f"start from an encoder that reads them, such as {MULTILINGUAL}, or run encoderlab train"
+        where = f"the {self.kind.removesuffix('s')} of {encoder} ({self.of_encoder})"
+        return f"{total:.0%} of the training texts are not in {where}: {named}. For these, {remedy}"
+
+
+def training_languages(config: RunConfig, data: Data | Documents) -> TrainingLanguages | None:
+    """Return in which languages or scripts the training rows are; None if the run starts from no encoder whose card
+    states one language, or its rows are no texts in a language.
+    """
+    stated = start_metadata(config.starts_from).get("language")
+    if stated is None or not isinstance(data, Data) or config.tokenizer.of_symbols:
+        return None
+    texts = list(data.split("train").evenly(MOST_TEXTS).texts())
+    shares = languages(texts)
+    if shares is not None:
+        return TrainingLanguages("languages", shares, stated)
+    return TrainingLanguages("scripts", scripts(texts), SCRIPTS.get(stated, "Latin"))
