@@ -21,6 +21,7 @@ from starlette.testclient import TestClient
 from encoderlab.commands import serve as service
 from encoderlab.commands.serve import web_service
 from encoderlab.data.examples import TextExample
+from encoderlab.data.files import FilesDataset
 from encoderlab.data.tokenizers import BERT_SPECIALS, Tokenizer
 from encoderlab.reports.predictions import trial_of
 from encoderlab.runs.model import Model, Provenance
@@ -131,7 +132,7 @@ ANY_JSON = st.recursive(
     lambda inside: st.lists(inside, max_size=4) | st.dictionaries(st.text(max_size=5), inside, max_size=2),
     max_leaves=5,
 )
-KEYS = st.sampled_from(["text", "texts", "text_pair", "text_pairs", "other"])
+KEYS = st.sampled_from(["text", "texts", "text_pair", "text_pairs", "rows", "other"])
 TEXTS = st.text(st.sampled_from("01ab \n\u00e9"), max_size=35)
 
 
@@ -144,7 +145,7 @@ def test_every_request_is_answered_or_refused_in_one_line(texts, words, request_
     client = words if of_words else texts
     response = client.post("/predict", content=json.dumps(request_), headers={"content-type": "application/json"})
     if response.status_code == 200:
-        requested = [request_["text"]] if "text" in request_ else request_["texts"]
+        requested = [request_["text"]] if "text" in request_ else request_.get("texts", request_.get("rows"))
         assert len(response.json()["predictions"]) == len(requested)
     else:
         assert response.status_code in (400, 413, 422) and list(response.json()) == ["error"]
@@ -221,8 +222,63 @@ def test_the_service_is_described_for_programs(texts):
     described = texts.get("/openapi.json").json()
     assert described["openapi"].startswith("3.")
     request = described["paths"]["/predict"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert request["properties"].keys() == {"text", "texts", "text_pair", "text_pairs"}
-    assert request["properties"]["texts"]["maxItems"] == 3
+    assert request["properties"].keys() == {"text", "texts", "text_pair", "text_pairs", "rows"}
+    assert request["properties"]["texts"]["maxItems"] == request["properties"]["rows"]["maxItems"] == 3
+
+
+def trained_on(**columns):
+    """Return a model that was trained on these columns of a file."""
+    paired = "text_pair" in columns
+    model = opened(paired=paired)
+    return replace(model, config=replace(model.config, dataset=FilesDataset(path="tickets.csv", **columns)))
+
+
+def test_rows_are_read_by_the_names_of_the_columns_that_the_model_was_trained_on():
+    joined = client_of(trained_on(text=["subject", "body"]))
+    by_name = predictions(joined, rows=[{"body": "12", "subject": "01", "id": "further columns are not read"}])
+    assert by_name == predictions(joined, text="01 | 12")
+    assert "'body'" in refused(joined, 422, rows=[{"subject": "01"}])
+    assert "list of objects" in refused(joined, 422, rows="01")
+    page = html.unescape(joined.get("/").text)
+    assert page.count("<textarea") == 2 and 'data-column="body"' in page and '"subject": "..."' in page
+    assert joined.get("/model").json()["columns"] == ["subject", "body"]
+    pair = client_of(trained_on(text="question", text_pair="answer"))
+    assert predictions(pair, rows=[{"question": "0", "answer": "1"}]) == predictions(pair, text="0", text_pair="1")
+    assert predictions(client_of(opened()), rows=[{"text": "012"}]) == predictions(client_of(opened()), text="012")
+
+
+def samples(client):
+    """Return the numbers of /metrics by name, as a scraper of Prometheus reads them."""
+    response = client.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = [line for line in response.text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+
+def test_prometheus_reads_requests_by_status_texts_labels_and_how_long_it_took():
+    labels = [*LABELS[:-1], 'a "quote"']
+    client = client_of(opened(labels=labels))
+    given = [prediction["predicted"] for prediction in predictions(client, texts=["012", "210", " "])]
+    refused(client, 422, texts=[])
+    read = samples(client)
+    assert read['encoderlab_requests_total{status="200"}'] == read['encoderlab_requests_total{status="422"}'] == 1
+    assert read["encoderlab_texts_total"] == 3
+    for label in set(given) - {None}:
+        escaped = label.replace('"', r"\"")
+        assert read[f'encoderlab_predictions_total{{label="{escaped}"}}'] == given.count(label)
+    assert read['encoderlab_predictions_total{label="(none)"}'] == given.count(None) == 1
+    assert read['encoderlab_request_seconds_bucket{le="+Inf"}'] == read["encoderlab_request_seconds_count"] == 2
+
+
+def test_words_and_sets_of_labels_are_counted_one_by_one():
+    tagged = client_of(opened(TaggingConfig(name="parts")))
+    predictions(tagged, text="1 2 3")
+    words = {name: n for name, n in samples(tagged).items() if "predictions_total" in name}
+    assert sum(words.values()) == 3
+    several = client_of(opened(TASKS["label_set"]))
+    given = predictions(several, text="012")[0]["predicted"]
+    counted = {name: n for name, n in samples(several).items() if "predictions_total" in name}
+    assert sum(counted.values()) == max(len(given), 1)
 
 
 def test_the_page_is_named_by_the_data_and_offers_held_out_rows(tmp_path):

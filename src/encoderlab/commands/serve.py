@@ -7,11 +7,15 @@ request at a time, so that other requests never wait for it.
 import asyncio
 import ipaddress
 import sys
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from encoderlab.config.commands import ServeConfig
+from encoderlab.data.columns import Columns
+from encoderlab.data.examples import JOINT
+from encoderlab.errors import UserError
 from encoderlab.reports.blocks import render
 from encoderlab.reports.predictions import Trial, trial_of
 from encoderlab.runs.model import Model
@@ -27,11 +31,12 @@ from encoderlab.system.http_service import (
     Route,
     Starlette,
 )
+from encoderlab.system.service_metrics import CONTENT_TYPE, ServiceMetrics
 from encoderlab.tasks.task import Abstention, RowPrediction
 
 MOST_TEXTS = 100  # in a request
 MOST_CHARACTERS = 10_000  # in each of its texts
-EXAMPLE = 'send {"texts": ["...", "..."]}, or {"text": "...", "text_pair": "..."}'
+EXAMPLE = 'send {"texts": ["...", "..."]}, or {"text": "...", "text_pair": "..."}, or {"rows": [{"COLUMN": "..."}]}'
 
 
 def serve(config: ServeConfig) -> None:
@@ -70,24 +75,44 @@ def web_service(model: Model, abstention: Abstention, hosts: list[str], trial: T
         "/model": JSONResponse(facts),
         "/openapi.json": JSONResponse(_description(model.task_name)),
     }
+    metrics = ServiceMetrics(model.task_name)
     worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")  # PyTorch's threads are its own
     turn = asyncio.Lock()
 
     async def predict(request: Request) -> Response:
         http.check_declared_as_json(request)
         try:
-            pairs = _pairs(await http.json_of(request, EXAMPLE))
+            pairs = _pairs(await http.json_of(request, EXAMPLE), model.file_columns)
             async with turn:
                 if not await request.is_disconnected():
                     work = (worker, _predictions, model, pairs, abstention)
-                    loop = asyncio.get_running_loop()
-                    return JSONResponse({"predictions": await loop.run_in_executor(*work)})
+                    predictions = await asyncio.get_running_loop().run_in_executor(*work)
+                    metrics.predicted(predictions)
+                    return JSONResponse({"predictions": predictions})
         except ClientDisconnect:
             pass
         return Response(status_code=400)  # which nobody reads
 
+    async def counted(request: Request) -> Response:
+        started = time.perf_counter()
+        status = 500
+        try:
+            response = await predict(request)
+            status = response.status_code
+        except (HTTPException, UserError) as error:
+            status = http.status_of(error)
+            raise
+        finally:
+            metrics.request(status, time.perf_counter() - started)
+        return response
+
+    async def measured(_: Request) -> Response:
+        return Response(metrics.text(), headers={"content-type": CONTENT_TYPE})
+
     routes = [Route(path, response, methods=["GET"]) for path, response in fixed.items()]
-    return http.service_of([*routes, Route("/predict", predict, methods=["POST"])], hosts)
+    return http.service_of(
+        [*routes, Route("/metrics", measured, methods=["GET"]), Route("/predict", counted, methods=["POST"])], hosts
+    )
 
 
 def _predictions(model: Model, pairs: list[tuple[str, str | None]], abstention: Abstention) -> list[dict[str, Any]]:
@@ -123,6 +148,7 @@ def _facts(model: Model) -> dict[str, Any]:
         "target": task.heads.sequence_target,
         "reads": "words" if model.task.config.of_words else "texts",
         "paired": bool(model.origin.paired),
+        "columns": model.file_columns.texts(),
         "labels": task.labels,
         "parameters": model.network.n_parameters,
         "n_layers": shape.n_layers,
@@ -139,9 +165,12 @@ def _description(task: str) -> dict[str, Any]:
     """Return the service as an OpenAPI description (version 3.1)."""
     text = {"type": "string", "maxLength": MOST_CHARACTERS}
     several = {"type": "array", "items": text, "minItems": 1, "maxItems": MOST_TEXTS}
-    request = {"text": text, "text_pair": text, "texts": several, "text_pairs": several}
-    schema = {"type": "object", "properties": request, "oneOf": [{"required": ["text"]}, {"required": ["texts"]}]}
+    rows = several | {"items": {"type": "object", "additionalProperties": text}}
+    request = {"text": text, "text_pair": text, "texts": several, "text_pairs": several, "rows": rows}
+    forms = [{"required": [name]} for name in ("text", "texts", "rows")]
+    schema = {"type": "object", "properties": request, "oneOf": forms}
     summaries = {"/predict": "A prediction for each text", "/model": "What the model is", "/health": "Does it run?"}
+    summaries["/metrics"] = "What it has done, for Prometheus"
     ok = {"200": {"description": "OK", "content": {"application/json": {"schema": {"type": "object"}}}}}
     paths: dict[str, Any] = {
         path: {"get": {"summary": summary, "responses": ok}} for path, summary in summaries.items()
@@ -151,8 +180,10 @@ def _description(task: str) -> dict[str, Any]:
     return {"openapi": "3.1.0", "info": {"title": f"encoderlab: {task}", "version": "1"}, "paths": paths}
 
 
-def _pairs(content: Any) -> list[tuple[str, str | None]]:
+def _pairs(content: Any, as_trained: Columns) -> list[tuple[str, str | None]]:
     """Return the texts of a request, each with its second text or None. Raises HTTPException for any other request."""
+    if isinstance(content, dict) and content.keys() == {"rows"}:
+        content = _texts_of_rows(content["rows"], as_trained)
     is_single = isinstance(content, dict) and "text" in content
     names = ("text", "text_pair") if is_single else ("texts", "text_pairs")
     if not isinstance(content, dict) or content.keys() - {*names}:
@@ -169,3 +200,22 @@ def _pairs(content: Any) -> list[tuple[str, str | None]]:
         held = f"{len(columns[0])} texts of up to {longest:,} characters"
         raise HTTPException(413, f"The request has {held}, but allowed are {MOST_TEXTS} of {MOST_CHARACTERS:,}")
     return list(zip(columns[0], columns[1] if len(columns) > 1 else [None] * len(columns[0]), strict=True))
+
+
+def _texts_of_rows(rows: Any, columns: Columns) -> dict[str, list[str]]:
+    """Return the texts of rows by the names of the columns, joined as in training, in the form of another request.
+
+    Further columns of a row are not read. Raises HTTPException for rows that lack one.
+    """
+    needed = columns.texts()
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise HTTPException(422, f"rows must be a list of objects; {EXAMPLE}")
+    texts = {"texts": []} if columns.text_pair is None else {"texts": [], "text_pairs": []}
+    for number, row in enumerate(rows):
+        missing = [name for name in needed if not isinstance(row.get(name), str)]
+        if missing:
+            raise HTTPException(422, f"Row {number} has no text in {missing[0]!r}; needed: {', '.join(needed)}")
+        texts["texts"].append(JOINT.join(row[name] for name in columns.parts))
+        if columns.text_pair is not None:
+            texts["text_pairs"].append(row[columns.text_pair])
+    return texts

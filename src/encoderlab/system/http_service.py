@@ -147,5 +147,11 @@ async def _refused(request: Request, error: HTTPException) -> Response:
 
 
 async def _mistaken(request: Request, error: UserError) -> Response:
-    """Return the response for an error: the request's fault if the model cannot read it, otherwise the server's."""
-    return JSONResponse({"error": str(error)}, 422 if isinstance(error, DataError) else 503)
+    return JSONResponse({"error": str(error)}, status_of(error))
+
+
+def status_of(error: HTTPException | UserError) -> int:
+    """Return the status for an error: the request's fault if the model cannot read it, otherwise the server's."""
+    if isinstance(error, HTTPException):
+        return error.status_code
+    return 422 if isinstance(error, DataError) else 503
