@@ -175,3 +175,35 @@ def test_the_page_of_settings_is_up_to_date():
     script = [sys.executable, str(ROOT / "scripts" / "settings_page")]
     done = subprocess.run(script, capture_output=True, text=True, check=True)
     assert _page("settings") == done.stdout, "run scripts/settings_page > docs/settings.md"
+
+
+@pytest.mark.slow
+def test_the_months_script_keeps_the_old_model_where_the_new_one_is_worse(tmp_path, monkeypatch, cache):
+    monkeypatch.chdir(tmp_path)
+    write_files()
+    shown = dict(SHOWN_FILE.findall(_page("deploy")))
+    Path("monthly.sh").write_text(shown["monthly.sh"], encoding="utf-8")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "ENCODERLAB_CACHE": str(cache), "PATH": path}
+
+    def run(*command):
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    data = ("dataset=files", "dataset.path=train.csv", "dataset.text=review", "dataset.label=stars")
+    first = run("encoderlab", "finetune", "task=classification", *data, "training.steps=20", "run_dir=runs/first")
+    assert first.returncode == 0, first.stderr
+    Path("current").symlink_to("runs/first")
+
+    # Someone has swapped the labels: the new model is worse on the same rows, and nothing is put in its place.
+    good = Path("reviews.csv").read_text(encoding="utf-8")
+    Path("reviews.csv").write_text(good.translate(str.maketrans({"5": "1", "1": "5"})), encoding="utf-8")
+    worse = run("sh", "monthly.sh")
+    assert worse.returncode == 1 and "allowed_drop=0.01" in worse.stderr
+    assert Path("current").readlink() == Path("runs/first") and not Path("previous").exists()
+
+    # With the right labels it takes the old one's place, which is kept to roll back to.
+    Path("reviews.csv").write_text(good, encoding="utf-8")
+    Path("monthly.sh").write_text(shown["monthly.sh"].replace("%d", "%d-again"), encoding="utf-8")
+    better = run("sh", "monthly.sh")
+    assert better.returncode == 0, better.stderr
+    assert Path("current").readlink().name.endswith("-again") and Path("previous").readlink() == Path("runs/first")

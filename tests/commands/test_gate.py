@@ -127,3 +127,5 @@ def test_thresholds_are_fitted_on_validation_where_asked(command, always, tmp_pa
     fitted = {label: own["threshold"] for label, own in splits["validation"]["per_class"].items()}
     assert 0 < fitted["fraud"] < 1 and 0 < fitted["billing"] <= 1 and fitted["delivery"] is None
     assert {label: own["threshold"] for label, own in splits["test"]["per_class"].items()} == fitted
+    with pytest.raises(SettingError, match="'fruad'.*fraud"):
+        command("train", *data, "task.thresholds={fruad:0.3}", *SIZE, *SHORT, "run_dir=other")
