@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from encoderlab.reports import wording
-from encoderlab.reports.blocks import Block, Table, Text, show
+from encoderlab.reports.blocks import Block, Headline, Table, Text, show
 
 BASELINE_NAMES = {
     "majority": "always the most frequent label",
@@ -48,6 +48,22 @@ def verdict_on(baselines: Mapping[str, Mapping[str, Any]], subject: str, *, wher
     best = BASELINE_NAMES.get(name, name)
     sentence = f"{subject} {stands} that of its best baseline, {best}: {lead:+.3f}{interval}{where}."
     return {"against": name, "outcome": outcome, "sentence": sentence}
+
+
+def headline_block(report: Mapping[str, Any], split: str, rows: str, more: Sequence[str] = ()) -> Headline:
+    """Return the main score on a split, beside it its interval, its `rows` in words, its best baseline, and `more`."""
+    scores = report["splits"][split]
+    main_score = report["main_score"]
+    facts = []
+    interval = wording.interval(scores.get(f"{main_score}_ci95"))
+    if interval:
+        facts.append(f"95% interval {interval}")
+    facts.append(rows)
+    against = (report["verdict"] or {}).get("against")
+    if against is not None:
+        best = wording.score(report["baselines"][against].get(main_score))
+        facts.append(f"best baseline {best}, {BASELINE_NAMES.get(against, against)}")
+    return Headline(wording.score(scores[main_score]), wording.named_score(main_score, scores), [*facts, *more])
 
 
 def baseline_blocks(report: Mapping[str, Any]) -> list[Block]:

@@ -58,7 +58,7 @@ class Heading:
 class Text:
     """A paragraph, or a line on the screen, perhaps after a `title`. Without words it is left out.
 
-    `tone` is one of good, bad, quiet, bold and headline, or empty.
+    `tone` is one of good, bad, quiet and bold, or empty.
     """
 
     words: str

@@ -16,7 +16,7 @@ from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.metrics.intervals import mean_of, wilson
 from encoderlab.metrics.scores import within_range
 from encoderlab.reports import wording
-from encoderlab.reports.baselines import baseline_blocks, verdict_on
+from encoderlab.reports.baselines import baseline_blocks, headline_block, verdict_on
 from encoderlab.reports.blocks import Block, Heading, Items, Passage, Table, Text, json_safe, show, write_html_json
 from encoderlab.reports.facts import RunFacts, settings_section
 from encoderlab.reports.predictions import carried_names, place_columns, write_table
@@ -240,7 +240,8 @@ def write_folds_report(
             write_table(folder / f"{name}.csv", list(table.columns), rows)
     if to_check is not None:
         report["label_errors"] = {"n": len(to_check), "of": len(predictions)}
-    mean = Text(wording.score(report["splits"][OUT_OF_FOLD][report["main_score"]]), tone="headline")
+    n_rows = wording.counted(report["splits"][OUT_OF_FOLD]["n"], "row")
+    mean = headline_block(report, OUT_OF_FOLD, f"{n_rows}, each tested once in {len(report['folds'])} folds")
     blocks = [mean, *_blocks(report, to_check, MOST_LABELS), *settings_section(facts)]
     write_html_json(folder / "report.html", f"{wording.title_of(report)}: {len(report['folds'])} folds", blocks, report)
 

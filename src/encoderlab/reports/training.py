@@ -16,7 +16,7 @@ from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.texts import ClassificationScores, LabelSetScores, NumberScores
 from encoderlab.reports import plots, wording
 from encoderlab.reports.against import against_blocks
-from encoderlab.reports.baselines import BASELINE_NAMES, baseline_blocks, verdict_on
+from encoderlab.reports.baselines import BASELINE_NAMES, baseline_blocks, headline_block, verdict_on
 from encoderlab.reports.blocks import (
     Block,
     Heading,
@@ -307,19 +307,9 @@ def headline(report: Mapping[str, Any]) -> str:
 
 def _headline_block(report: Mapping[str, Any]) -> Headline:
     """Return the main score with what one has to know to read it, in one glance."""
-    scored = report["splits"][report["scored_split"]]
-    main_score = report["main_score"]
-    facts = []
-    interval = wording.interval(scored.get(f"{main_score}_ci95"))
-    if interval:
-        facts.append(f"95% interval {interval}")
-    facts.append(f"{wording.counted(scored['n'], 'row')} of {report['scored_split']}")
-    against = (report["verdict"] or {}).get("against")
-    if against is not None:
-        best = wording.score(report["baselines"][against].get(main_score))
-        facts.append(f"best baseline {best}, {BASELINE_NAMES.get(against, against)}")
-    facts += _rare_scores(report)
-    return Headline(wording.score(scored[main_score]), wording.named_score(main_score, scored), facts)
+    split = report["scored_split"]
+    rows = f"{wording.counted(report['splits'][split]['n'], 'row')} of {split}"
+    return headline_block(report, split, rows, _rare_scores(report))
 
 
 def _rare_scores(report: Mapping[str, Any]) -> list[str]:
