@@ -96,3 +96,16 @@ def test_rows_follow_others_with_their_texts_and_targets():
     batch = words.gather(np.array([2, 0, 1]), PAD)
     assert batch.token_labels.tolist() == [4, 1, 2, 3]
     assert batch.input_ids.flatten()[batch.target_positions].tolist() == [8, 5, 6, 7]
+
+
+def test_a_few_truncated_rows_are_counted_where_their_share_would_be_zero():
+    from encoderlab.tasks.classification import ClassificationConfig
+    from tests.runs.small_model import model_of
+
+    task = model_of(ClassificationConfig(name="digits")).task
+    longest = task.max_length
+    few = ExampleRows(store_of([[5] * (longest + 9), *[[5]] * 4999]), task.format)
+    some = ExampleRows(store_of([*[[5] * (longest + 9)] * 10, *[[5]] * 90]), task.format)
+    assert task.reading_note("train", few).startswith("1 of the rows of train")
+    assert task.reading_note("train", some).startswith("10.0% of the rows of train")
+    assert task.reading_note("train", ExampleRows(store_of([[5]]), task.format)) == ""
