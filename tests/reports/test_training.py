@@ -348,7 +348,8 @@ def test_curves_and_seconds_of_a_model_that_is_not_kept_are_called_so(tmp_path, 
         folder = tmp_path / str(kept)
         folder.mkdir()
         metrics(folder)
-        about = run | {"checkpoint": checkpoint | {"head_alone": {"kept": kept, "seconds": 4321.5}}}
+        throughput = run["throughput"] | {"head_alone_seconds": 4321.5}
+        about = run | {"checkpoint": checkpoint | {"head_alone": {"kept": kept}}, "throughput": throughput}
         report = build_report(about, {"test": scores}, {"majority": majority})
         write_report(folder, report, facts, Rows([Example("a")] * 200), scores)
         pages[kept] = Page(folder / "report.html").text

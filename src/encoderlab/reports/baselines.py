@@ -73,8 +73,10 @@ def baseline_blocks(report: Mapping[str, Any]) -> list[Block]:
         return []
     scored = report["splits"][report["scored_split"]]
     head_alone = report.get("checkpoint", {}).get("head_alone", {})
-    seconds = head_alone.get("seconds") if head_alone.get("kept") else None
-    model = {**scored, "seconds": report["throughput"].get("train_seconds") if seconds is None else seconds}
+    seconds = report["throughput"].get("train_seconds")
+    if head_alone.get("kept"):
+        seconds = report["throughput"].get("head_alone_seconds", seconds)
+    model = {**scored, "seconds": seconds}
     blocks: list[Block] = [_table({"this model": model, **baselines}, report["main_score"])]
     verdict = report["verdict"]
     if verdict:

@@ -293,7 +293,7 @@ def _notes(report: Mapping[str, Any], *, apart: Sequence[str] = ()) -> list[Text
 def _not_kept(report: Mapping[str, Any], words: str) -> str:
     """Return the words if steps were taken, and then the head alone was kept; otherwise ""."""
     head_alone = report["checkpoint"].get("head_alone", {})
-    return words if head_alone.get("kept") and "seconds" in head_alone else ""
+    return words if head_alone.get("kept") and "head_alone_seconds" in report["throughput"] else ""
 
 
 def headline(report: Mapping[str, Any]) -> str:

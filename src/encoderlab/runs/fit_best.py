@@ -87,7 +87,8 @@ def fit_best(model: Model, trained_on: Rows, validation: Rows | None, run: Run, 
         if head_alone is not None:
             assert validation is not None, "the head alone was to be compared on it"
             checkpoint, note = _keep_better(model, head_alone, validation, result.checkpoint)
-            result = replace(result, checkpoint=checkpoint, notes=[note, *result.notes])
+            throughput = {**result.throughput, "head_alone_seconds": round(head_alone.seconds, 2)}
+            result = replace(result, checkpoint=checkpoint, throughput=throughput, notes=[note, *result.notes])
     # Gradients and moments are no longer needed, and a large table needs their memory.
     gc.collect()
     return_freed_memory()
@@ -131,8 +132,7 @@ def _keep_better(
     if kept == HEAD_ALONE:
         checkpoint = {"step": 0, "chosen_by": name, "chosen_on": "validation"}
     note = comparison.note(f"on {len(validation):,} validation rows", kept)
-    seconds = {"seconds": round(head_alone.seconds, 2)}
-    return checkpoint | {"head_alone": comparison.recorded(kept) | seconds}, note
+    return checkpoint | {"head_alone": comparison.recorded(kept)}, note
 
 
 def average(alone: Mapping[str, Tensor], finetuned: Mapping[str, Tensor]) -> dict[str, Tensor]:
