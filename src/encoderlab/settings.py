@@ -8,6 +8,7 @@ import copy
 import math
 import operator
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, fields
 from typing import Any
@@ -121,6 +122,12 @@ def quote(value: str) -> str:
     value = uninterpolated(value)
     value = re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + ("\\'" if match[2] else ""), value)
     return f"'{value}'"
+
+
+def typed(setting: str, value: str) -> str:
+    """Return a setting with a text as its value, as it can be pasted into a shell."""
+    is_read_otherwise = value != value.strip() or "${" in value or value.lower() in _WORDS
+    return shlex.quote(f"{setting}={quote(value) if is_read_otherwise else value}")
 
 
 def typed_list(values: Iterable[str]) -> str:

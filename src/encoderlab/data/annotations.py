@@ -53,6 +53,9 @@ def tabulated(records: Iterator[Record], columns: Columns, path: Path, place: Ca
     reads_words = any(isinstance(record.get(part), list) for part in columns.parts for _, record in first)
     if reads_words or columns.label == "answer":  # columns that a tool does not write as such
         return records
+    has_lists = any(isinstance(value, list) and value for _, record in first for value in record.values())
+    if tool.name == DOCCANO and not has_lists:
+        return records  # such as Rasa's, whose examples may all lack entities
     has_spans = any(spans_of(value) for _, record in first for value in record.values())
     if tool.name == DOCCANO and not has_spans and columns.target == "label_set":
         return records  # its lists of labels are what is needed

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from encoderlab.errors import DataError, closest
-from encoderlab.settings import typed_list
+from encoderlab.settings import typed, typed_list
 
 if TYPE_CHECKING:
     from encoderlab.model.config import TargetKind
@@ -80,7 +80,7 @@ class Columns:
         for setting, name in used.items():
             if name not in names:
                 near = closest(name, existing, cutoff=0.65)
-                remedy = f"Set {shlex.quote(self.setting.format(setting) + '=' + (near or 'COLUMN'))}"
+                remedy = f"Set {typed(self.setting.format(setting), near or 'COLUMN')}"
                 if not near and any(len(other) > _LONGEST_NAME for other in existing):
                     remedy += ". If these are not column names, add a first line with the names"
                 problem = f"{where} has no column {name!r}"
@@ -324,7 +324,7 @@ def guess_label(columns: Mapping[str, Cells], target: TargetKind, where: str) ->
         remedy = f"If each of the columns of 0 and 1 is a label, set task=multilabel {setting}"
     numbers = [name for name, cells in shown.items() if _values(cells) and are_numbers(_values(cells))]
     if not candidates and numbers and target != "number":
-        setting = shlex.quote(f"dataset.label={numbers[0]}")
+        setting = typed("dataset.label", numbers[0])
         remedy = f"To predict numbers, set task=regression {setting}"
     return _only(names, "dataset.label", shown, where, remedy)
 
@@ -411,7 +411,7 @@ def _only(names: Sequence[str], setting: str, candidates: Mapping[str, Cells], w
     if len(names) == 1:
         return names[0]
     problem = f"{where} does not show which column holds the {'label' if 'label' in setting else 'text'}s"
-    choice = f"Set {shlex.quote(setting + '=' + [*names, 'COLUMN'][0])}"
+    choice = f"Set {typed(setting, [*names, 'COLUMN'][0])}"
     raise DataError(problem, allowed=described(candidates), remedy=f"{choice}. {remedy}" if remedy else choice)
 
 

@@ -18,7 +18,7 @@ from encoderlab.data.examples import Split, without_html
 from encoderlab.data.formats import Dialect, Format, OnMissing, Quoting, format_of, saved_splits
 from encoderlab.data.remote import is_url, source_of, without_query
 from encoderlab.errors import DataError, SettingError
-from encoderlab.settings import setting, typed_list
+from encoderlab.settings import setting, typed, typed_list
 from encoderlab.system.messages import say, say_once
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
             first = files["train"][0]
             decided = guessed_columns(self, first, format_of(first, self.format), target, error)
             dataset, rows = read_with(decided)
-        if self.text == "text" and self.text_pair is None:
+        if self.text == "text" and self.text_pair is None and target != "words":
             _name_texts_not_read(rows["train"], dataset.text, files["train"][0])
         origin = _origin(files)
         left_out = None
@@ -346,7 +346,7 @@ def _name_texts_not_read(rows: RawRows, text: str, path: Path) -> None:
     others = [name for name in texts_not_read(columns) if not text.startswith(f"{name}.")]  # the object around it
     if not others:
         return
-    pair = shlex.quote(f"dataset.text_pair={others[0]}")
+    pair = typed("dataset.text_pair", others[0])
     joined = shlex.quote(f"dataset.text={typed_list([text, *others])}")
     left_out = f"{', '.join(map(repr, others))} {'is' if len(others) == 1 else 'are'} not read"
     say(f"{path}: {left_out}. Set {pair} for pairs of texts, {joined} to join them")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -18,6 +17,7 @@ from encoderlab.data.columns import Columns, listed
 from encoderlab.data.formats import Format, lines_of
 from encoderlab.data.label_cells import name_of
 from encoderlab.errors import DataError
+from encoderlab.settings import typed
 from encoderlab.system.messages import say_once
 
 _RECORDS = "Write it as an array of objects, in pandas by df.to_json(path, orient='records')"
@@ -94,7 +94,7 @@ def _not_json(path: Path, text: str, error: Exception, line: int = 0) -> DataErr
         return DataError(
             f"{place} has a comma that nothing follows", remedy="Remove the comma before the closing bracket"
         )
-    if before.endswith("}") and after.startswith(",") and line:
+    if before.endswith("}") and after.startswith(",") and (line or not text.lstrip().startswith("[")):
         problem = f"{place} ends with a comma, as in an array without its brackets"
         return DataError(problem, remedy="Remove the comma at the end of each line, or write [ before and ] after them")
     if after.startswith("'"):
@@ -266,7 +266,7 @@ def _ask_for_field(columns: Columns, value: dict[str, Any]) -> None:
     names = [f"{columns.label}.{name}" for name, _ in _fields(value)]
     texts = [f"{columns.label}.{name}" for name, one in _fields(value) if isinstance(one, str)]
     problem = f"The labels in {columns.label!r} are objects, such as {json.dumps(value)[:60]}"
-    setting = shlex.quote(f"{columns.setting.format('label')}={next(iter([*texts, *names]), 'COLUMN')}")
+    setting = typed(columns.setting.format("label"), next(iter([*texts, *names]), "COLUMN"))
     raise DataError(problem, allowed=listed(names), remedy=f"Set {setting}")
 
 

@@ -127,7 +127,7 @@ def texts_of_file(config: Input, model: Model) -> tuple[Iterable[Example], int, 
     model.check_paired(text_columns(config, model)[1] is not None)
     file = new_file(local_file(config.input, config.cache), config, model)
     examples, total = file_examples(model, file, config.cache)
-    if isinstance(file.text, str) and file.cells:
+    if isinstance(file.text, str) and (file.cells or file.kind is Format.conll):
         config = replace(config, text_column=file.text)
     return examples, total, config
 
@@ -170,11 +170,19 @@ def standard_input_examples(model: Model, *, paired: bool) -> Iterator[Example]:
         except UnicodeDecodeError:
             problem = f"Line {number} of standard input is not UTF-8"
             raise DataError(problem, remedy="Convert it, for instance with iconv") from None
+        if number == 1 and _names_columns(line, model.file_columns.texts()):
+            say("standard input is read line by line, its first line too; input=/dev/stdin reads it as a table")
         first, tab, second = line.partition("\t") if paired else (line, "", "")
         if paired and not tab:
             problem = f"Line {number} of standard input has no tab"
             raise DataError(problem, allowed="the two texts of a pair separated by a tab")
         yield model.example(first, second if paired else None)
+
+
+def _names_columns(line: str, texts: Sequence[str]) -> bool:
+    """Return whether a line is the header of a table with the columns of `texts` and others."""
+    names = [name.strip(' "') for name in re.split(r"[,;\t]", line)]
+    return len(names) > 1 and {*texts} <= {*names}
 
 
 def unlabelled_texts(file: str, config: RunConfig, data: Data) -> list[Example]:
