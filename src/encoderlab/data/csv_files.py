@@ -77,7 +77,7 @@ def separated_rows(path: Path, kind: Format, columns: Columns, dialect: Dialect,
     csv.field_size_limit(_MOST_FIELD if columns.documents else LONGEST_TEXT)
     setting = columns.sibling("quoting")
     for first, cells, last in _rows_of_width(path, grammar, header, setting):
-        if header.row is not None and _repeats(cells, header.names):
+        if cells[-1] == header.names[-1] and header.row is not None and _repeats(cells, header.names):
             repeated.append(first)
             continue
         merged.look_at(first, cells, last)
