@@ -47,7 +47,7 @@ def _objects_in_lines(path: Path, lines: Iterable[str]) -> Iterator[Record]:
         if text.isspace():
             continue
         try:
-            value = json.loads(text, parse_constant=_constant)
+            value = _DECODER.decode(text)
         except (ValueError, RecursionError) as error:
             raise _not_json(path, text, error, line=number) from error
         if not isinstance(value, dict):
@@ -58,12 +58,11 @@ def _objects_in_lines(path: Path, lines: Iterable[str]) -> Iterator[Record]:
 
 def _document(path: Path, text: str) -> Any:
     """Return what a document holds; of objects one after another, the list of them."""
-    decoder = json.JSONDecoder(parse_constant=_constant)
     values = []
     at = _after_blanks(text, 0)
     try:
         while at < len(text):
-            value, at = decoder.raw_decode(text, at)
+            value, at = _DECODER.raw_decode(text, at)
             values.append(value)
             at = _after_blanks(text, at)
     except (ValueError, RecursionError) as error:
@@ -74,6 +73,9 @@ def _document(path: Path, text: str) -> Any:
 def _constant(name: str) -> float | None:
     """Return the value of NaN, Infinity or -Infinity, which Python writes: a number that is none is missing."""
     return None if name == "NaN" else float(name)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_constant)
 
 
 def _after_blanks(text: str, at: int) -> int:
