@@ -3,6 +3,7 @@ them.
 """
 
 import csv
+from pathlib import Path
 
 import pytest
 import safetensors.torch
@@ -104,10 +105,11 @@ def test_without_rows_to_test_on_only_labelled_rows_are_scored(command, line, tm
     assert report_of(tmp_path / "run")["splits"]["train"]["n"] == 12
 
 
-@pytest.mark.parametrize("name", ["more.jsonl", "more.txt"])
+@pytest.mark.parametrize("name", ["more.jsonl", "more.txt", "other.jsonl"])
 def test_any_format_of_texts_will_do(command, line, tmp_path, name):
     texts = [text for text, _ in films(200, 60)]
-    lines = [f'{{"text": "{text}"}}' for text in texts] if name.endswith("jsonl") else [*texts, "", texts[0]]
+    column = "remark" if name.startswith("other") else "text"
+    lines = [f'{{"{column}": "{text}"}}' for text in texts] if name.endswith("jsonl") else [*texts, "", texts[0]]
     (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
     command(*line, f"unlabelled={name}", "run_dir=run")
     assert "60 unlabelled texts" in notes_on(tmp_path / "run", "unlabelled")[0]
@@ -136,6 +138,9 @@ def test_texts_need_one_label_for_each(command, line):
         command(*(word.replace("=classification", "=multilabel") for word in line), "unlabelled=more.csv")
     with pytest.raises(DataError, match=r"unlabelled=none\.csv does not exist"):
         command(*line, "unlabelled=none.csv")
+    write(Path("two.csv"), [("one", "two"), *((text, text[::-1]) for text, _ in films(200, 60))])
+    with pytest.raises(DataError, match="Call the column of its texts 'text'"):
+        command(*line, "unlabelled=two.csv")
 
 
 @pytest.mark.slow

@@ -80,11 +80,17 @@ def new_file(path: Path, config: InputConfig | PoolConfig, model: Model) -> NewF
 
     A line says which column was guessed. Raises DataError for a file that cannot be read, or if there is a doubt.
     """
+    text, text_pair = text_columns(config, model)
+    dialect = config.dialect.completed_by(model.file_dialect)
+    words = model.config.task.of_words
+    return _decided(path, text, text_pair, dialect, words=words, guesses=config.text_column is None)
+
+
+def _decided(path: Path, text: Any, text_pair: str | None, dialect: Dialect, *, words: bool, guesses: bool) -> NewFile:
+    """Return how a file is read, given its columns; a single one may be another, if that `guesses`."""
     from encoderlab.data.guesses import first_cells
 
-    dialect = config.dialect.completed_by(model.file_dialect)
-    kind = format_of_texts(path, dialect.encoding, words=model.config.task.of_words)
-    text, text_pair = text_columns(config, model)
+    kind = format_of_texts(path, dialect.encoding, words=words)
     if kind is Format.conll and not re.fullmatch(r"-?[0-9]+", str(text)):
         text = "text"  # whose column the first lines show
     if kind in _WITHOUT_COLUMNS:
@@ -92,7 +98,7 @@ def new_file(path: Path, config: InputConfig | PoolConfig, model: Model) -> NewF
     if kind is Format.excel and dialect.sheet is None:
         dialect = replace(dialect, sheet=_sheet(path, text))
     cells = first_cells(path, kind, dialect, "{}_column")
-    if config.text_column is None and text_pair is None:
+    if guesses and text_pair is None:
         text = _text_column(path, text, cells)
     return NewFile(path, kind, dialect, text, text_pair, cells)
 
@@ -196,7 +202,17 @@ def unlabelled_texts(file: str, config: RunConfig, data: Data) -> list[Example]:
     columns = config.dataset.file_columns
     pair = columns.text_pair if data.paired else None
     words = config.task.of_words
-    split = read_unlabelled(path, text=columns.text, text_pair=pair, words=words, cache_dir=config.cache)
+    try:
+        dialect = Dialect().completed_by(config.dataset.dialect)
+        new = _decided(path, columns.text, pair, dialect, words=words, guesses=True)
+    except DataError as error:
+        if "text_column" not in error.remedy:  # a setting that only commands for new texts have
+            raise
+        remedy = f"Call the column of its texts {columns.text!r}, as in the training rows"
+        raise DataError(error.wrong, allowed=error.allowed, remedy=remedy) from error
+    split = read_unlabelled(
+        path, text=new.text, text_pair=pair, words=words, dialect=new.dialect, cache_dir=config.cache
+    )
     texts = with_text(example.without_html() if config.dataset.strips_html else example for example in split)
     if not texts:
         raise DataError(f"unlabelled={path} has no texts", remedy="Choose a file with some, or remove it")
