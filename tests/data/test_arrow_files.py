@@ -122,3 +122,16 @@ def test_an_arrow_file_cut_short_is_refused(tmp_path):
     (tmp_path / "a.arrow").write_bytes(content[: len(content) // 2])
     with pytest.raises(DataError, match=r"a\.arrow"):
         labels(tmp_path / "a.arrow", tmp_path)
+
+
+@pytest.mark.parametrize("field", ["name", "label"])
+def test_an_object_stands_for_a_label_by_its_name(field, tmp_path):
+    texts = [f"the parcel of case {row}" for row in range(8)]
+    labels = [{field: ("good", "bad")[row % 2], "id": row} for row in range(8)]
+    topics = [[label] for label in labels]
+    pq.write_table(pa.table({"text": texts, "label": labels, "topics": topics}), tmp_path / "a.parquet")
+    for column, target in (("label", "label"), ("topics", "label_set")):
+        given = {"path": str(tmp_path / "a.parquet"), "label": column, "validation_fraction": 0.0}
+        data = FilesDataset(**given).load(tmp_path / "cache", target)
+        first = next(iter(data.by_name["train"])).label
+        assert data.labels == ["bad", "good"] and first in (1, (1,))

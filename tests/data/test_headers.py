@@ -55,6 +55,13 @@ def header(rows, **options):
             {1},
             id="two levels and an index (pandas)",
         ),
+        pytest.param(
+            [["Feedback 2026", "", ""], ["Group A", "", "Group B"], ["label", "text", "id"]],
+            [[*row, str(n)] for n, row in enumerate(ROWS)],
+            3,
+            {1, 2},
+            id="merged cells above the names (Excel)",
+        ),
         pytest.param([["when", "told"]], [["2026-01-02", t] for _, t in ROWS], 1, set(), id="a name above dates"),
         pytest.param([], ROWS, None, set(), id="labels in the first row (SMS Spam Collection)"),
         pytest.param([], [[str(n % 2 + 1), "Short", t] for n, (_, t) in enumerate(ROWS)], None, set(), id="AG News"),

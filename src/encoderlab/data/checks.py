@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 
 from encoderlab.data.columns import NO, YES, Columns, Where, choices_named, flat, is_list, mapped_array, plain
 from encoderlab.data.examples import JOINT, without_html
+from encoderlab.data.label_cells import NAMES_OF_LABELS
 from encoderlab.data.word_files import with_words
 from encoderlab.errors import DataError
 from encoderlab.system.messages import say
@@ -137,6 +138,10 @@ def _without_html(texts: pa.Array) -> pa.Array:
 def _labels(array: pa.Array, name: str, where: Where) -> pa.Array:
     """Return labels as strings, numbers as written, without white space around them; NaN is a missing label."""
     kind = flat(array).type
+    if types.is_struct(kind):  # an object stands for a label by its name, as in JSON
+        named = next((field for field in NAMES_OF_LABELS if kind.get_field_index(field) >= 0), None)
+        array = array if named is None else mapped_array(array, lambda values: pc.struct_field(values, named))
+        kind = flat(array).type
     tests = (types.is_string, types.is_large_string, types.is_integer, types.is_boolean, types.is_floating)
     if not (types.is_null(kind) or any(test(kind) for test in tests)):
         allowed = "strings, whole numbers, true and false"

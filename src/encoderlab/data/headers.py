@@ -72,6 +72,7 @@ def header_of(grid: Grid, choice: str = AUTO, known: Collection[str] = ()) -> He
     row that has one of them names columns. Raises DataError if no row has the chosen number.
     """
     filled = [(number, cells) for number, cells in grid if any(cell.strip() for cell in cells)]
+    known = {*known} - {""}
     if not filled:
         return Header([], None, frozenset())
     if choice == NONE:
@@ -142,12 +143,15 @@ def _n_titles(rows: Sequence[Sequence[str]], known: Collection[str]) -> int:
 
 
 def _n_upper_names(rows: Sequence[Sequence[str]], known: Collection[str]) -> int:
-    """Return 1 if the first row groups the names in the second, as pandas writes columns of two levels; otherwise 0."""
+    """Return 1 if the first row groups the names in the second, as pandas writes columns of two levels, and as people
+    merge cells above them; otherwise 0.
+    """
     if len(rows) < 2 or {*rows[0]} & {*known}:
         return 0
     upper, lower = ([cell.strip() for cell in row if cell.strip()] for row in rows[:2])
-    repeats = len({*upper}) < len(upper)
-    return int(repeats and len({*lower}) == len(lower) > 1 and sum(map(_is_known, lower)) > 1)
+    has_gaps = len(upper) < len(lower) and not any(map(_is_known, upper))
+    groups = has_gaps or len({*upper}) < len(upper)
+    return int(groups and len({*lower}) == len(lower) > 1 and sum(map(_is_known, lower)) > 1)
 
 
 def _n_descriptions(rows: Sequence[Sequence[str]], known: Collection[str]) -> int:

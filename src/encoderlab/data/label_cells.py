@@ -21,7 +21,7 @@ SEPARATORS = ("|", ";", "\n", "\t", ",")  # tried in this order if none is set
 NOT_IN_NAMES = ("|", ";", "\n", "\t")  # separators that names of labels hardly contain
 _DOUBTFUL = (",", " / ", "/", " + ", " & ", " ")  # marks that may stand between labels, or within one
 _NO_LABEL = frozenset({"", "None", "none", "null", "nan", "NaN"})  # bare words in a list
-_NAMES = ("name", "label", "value")  # of what an object that stands for a label is called, tried in this order
+NAMES_OF_LABELS = ("name", "label", "value")  # of what an object that stands for a label is called, tried in this order
 # Python, NumPy, JSON, Postgres ({a,b}) and R (c("a", "b")).
 _LIST = re.compile(r"(?:(?:np\.|numpy\.)?array\(|c|list)?\s*([\[({])(.*?)([\])}])\s*(?:,\s*dtype=\S+)?\)?", re.DOTALL)
 _SCALAR = re.compile(r"""np\.\w+\(('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^()'"]*)\)""")  # as NumPy 2 shows its values
@@ -209,7 +209,9 @@ def name_of(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     marked = _marked(value)
-    return next((value[key] for key in _NAMES if isinstance(value.get(key), str)), value if marked is None else marked)
+    return next(
+        (value[key] for key in NAMES_OF_LABELS if isinstance(value.get(key), str)), value if marked is None else marked
+    )
 
 
 def mapping_items(cell: str) -> list[str] | None:

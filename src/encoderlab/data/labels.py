@@ -103,6 +103,8 @@ def refuse_missing_labels(rows: RawRows, name: str) -> None:
     others = f", and so do {n_lacking - 1:,} more rows" if n_lacking > 1 else ""
     problem = f"{rows.where(int(lacking.argmax()))} has no label in column {name!r}{others}"
     remedy = "Fill it in, or set dataset.on_missing=drop to drop such rows"
+    if lacking.all():
+        remedy = "Choose the column of the labels with dataset.label=COLUMN, or label some rows"
     values = [] if is_list(rows.labels) else rows.labels.unique().drop_null().to_pylist()
     several = _several_labels(values)
     if several is not None:
