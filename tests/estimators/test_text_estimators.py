@@ -132,6 +132,12 @@ def test_predictions_have_the_type_of_the_labels(classes):
     assert set(fitted.predict(TEXTS).tolist()) <= set(classes)
 
 
+@pytest.mark.parametrize(("kind", "classes"), [("Int64", [3, 7]), ("boolean", [False, True])])
+def test_labels_of_pandas_nullable_types_keep_their_type(kind, classes):
+    fitted = TextClassifier(**TINY).fit(TEXTS, pd.Series(classes * 20, dtype=kind))
+    assert fitted.classes_.tolist() == classes and fitted.classes_.dtype == type(classes[0])
+
+
 def test_pairs_are_tuples_or_two_columns():
     pairs, numbers = list(zip(TEXTS, TEXTS[::-1], strict=True)), np.linspace(3, 5, 40)
     regressor = TextRegressor(**TINY).fit(pairs, numbers)

@@ -105,13 +105,21 @@ def refuse_blanks(examples: Sequence[TextExample]) -> None:
 def single_targets(y: Any, n_rows: int, estimator: str) -> np.ndarray:
     """Return the targets, [rows]. Raises ValueError unless there is one for each of several rows."""
     _refuse_missing(y, n_rows, estimator)
-    targets = column_or_1d(y, warn=True)
+    targets = column_or_1d(_without_nullable_type(y), warn=True)
     values = targets.tolist()
     if None in values:
         raise InputError(f"Row {values.index(None)} of y is None", allowed="a target for each row")
     assert_all_finite(targets, input_name="y")
     check_consistent_length(range(n_rows), targets)
     return targets
+
+
+def _without_nullable_type(y: Any) -> Any:
+    """Return a complete column of pandas' nullable type, such as Int64, as NumPy's: scikit-learn makes floats of it."""
+    kind = getattr(getattr(y, "dtype", None), "numpy_dtype", None)
+    if kind is None or kind.kind not in "biuf" or y.isna().any():
+        return y
+    return y.to_numpy(dtype=kind)
 
 
 def classes_of(y: Any, n_rows: int, estimator: str) -> tuple[np.ndarray, np.ndarray]:
