@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -25,8 +27,8 @@ TEXTS = ["(())", ")(", "((("]
 
 
 @pytest.fixture
-def served(brackets_run, cache):
-    """Start a real server on a free port and return it with its address."""
+def served(brackets_run, cache, request):
+    """Start a real server on a free port, with the settings of the test's parameter; return it with its address."""
     arguments = [
         sys.executable,
         "-m",
@@ -36,6 +38,7 @@ def served(brackets_run, cache):
         "port=0",
         "threads=1",
         f"cache_dir={cache}",
+        *getattr(request, "param", ()),
     ]
     started = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
     yield started, started.stdout.readline().split(" ")[0]
@@ -73,6 +76,29 @@ def test_a_server_answers_as_predict_and_ends_cleanly_on_a_signal(
     _, errors = started.communicate(timeout=60)
     assert started.returncode == code
     assert errors.strip().splitlines() == [f"encoderlab: stopped by {signal.Signals(number).name}"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+@pytest.mark.parametrize("served", [("precision=bf16",)], indirect=True)
+def test_memory_does_not_grow_with_the_number_of_lengths(served):
+    started, address = served
+
+    def resident():
+        return int(Path(f"/proc/{started.pid}/statm").read_text(encoding="utf-8").split()[1]) * resource.getpagesize()
+
+    def send(n_texts, length):
+        body = json.dumps({"texts": ["(" * length] * n_texts}).encode()
+        request = urllib.request.Request(f"{address}predict", body, {"content-type": "application/json"})
+        urllib.request.urlopen(request, timeout=60).read()
+
+    send(100, 10_000)
+    before = resident()
+    for length in range(1, 300):
+        send(1 + length % 3, length)
+    send(100, 10_000)
+    growth = resident() - before
+    assert growth < 30 * 2**20, "with all kernels it is 90 MB"
 
 
 def test_a_foreign_address_is_refused_before_a_model_is_loaded(command):

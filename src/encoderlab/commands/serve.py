@@ -21,6 +21,7 @@ from encoderlab.reports.predictions import Trial, trial_of
 from encoderlab.runs.model import Model
 from encoderlab.runs.model_folder import model_folder, open_model
 from encoderlab.system import http_service as http
+from encoderlab.system.device import hold_little_memory, return_freed_memory
 from encoderlab.system.http_service import (
     ClientDisconnect,
     HTMLResponse,
@@ -36,17 +37,20 @@ from encoderlab.tasks.task import Abstention, RowPrediction
 
 MOST_TEXTS = 100  # in a request
 MOST_CHARACTERS = 10_000  # in each of its texts
+LARGE = 20_000  # characters of a request, which takes much memory, and so long that returning it afterwards is nothing
 EXAMPLE = 'send {"texts": ["...", "..."]}, or {"text": "...", "text_pair": "..."}, or {"rows": [{"COLUMN": "..."}]}'
 
 
 def serve(config: ServeConfig) -> None:
     """Serve requests until a signal arrives. Raises SettingError, DataError, and Interrupted at the end."""
+    hold_little_memory()
     with http.listening_socket(config.host, config.port) as listening:
         # The model, warmed up: otherwise the first request would wait for set-up.
         model = open_model(config, or_graph=True)
         abstention = model.abstention(config.min_probability, config.unlike_training)
         second = "a" if model.origin.paired else None
         model.predictions([model.example("a", second)])
+        return_freed_memory()  # what reading the model took
 
         # Who may ask, and what the page shows them: rows of the data only on this machine.
         host = listening.getsockname()[0]
@@ -119,12 +123,16 @@ def _predictions(model: Model, pairs: list[tuple[str, str | None]], abstention: 
     """Return an object for each text or pair, in order: see `Task.plain`; or a label for each word."""
     model.check_paired(pairs[0][1] is not None)
     examples = [model.example(text, text_pair) for text, text_pair in pairs]
-    if not model.task.config.of_words:
-        return model.plain_predictions(examples, abstention)
-    objects = []
-    for (text, _), prediction in zip(pairs, model.predictions(examples), strict=True):
-        objects.append({"words": _words(text.split(), prediction, abstention.min_probability)})
-    return objects
+    try:
+        if not model.task.config.of_words:
+            return model.plain_predictions(examples, abstention)
+        objects = []
+        for (text, _), prediction in zip(pairs, model.predictions(examples), strict=True):
+            objects.append({"words": _words(text.split(), prediction, abstention.min_probability)})
+        return objects
+    finally:
+        if sum(len(text) + len(text_pair or "") for text, text_pair in pairs) > LARGE:
+            return_freed_memory()
 
 
 def _words(words: Sequence[str], prediction: RowPrediction, min_probability: float) -> list[dict[str, Any]]:

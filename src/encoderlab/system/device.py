@@ -36,6 +36,9 @@ PRECISION_NAMES = {dtype: name for name, dtype in PRECISIONS.items()}
 BF16_FROM_WIDTH = 128  # d_model; below it, a CPU takes longer to convert numbers than to multiply them
 M_TRIM_THRESHOLD = -1  # malloc.h
 M_MMAP_MAX = -4
+M_ARENA_MAX = -8
+KERNELS_VARIABLE = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+KERNELS_OF_A_SERVICE = 32  # those of two batches at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +205,20 @@ def _keep_freed_memory() -> None:
         library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
+def hold_little_memory() -> None:
+    """Make this process hold little memory for long, if the system supports that. Call it before the first prediction.
+
+    oneDNN generates kernels for each shape of a batch, and keeps the last 1,024: with bf16 these grew to 600 MB in a
+    service, whose shapes hardly repeat. Without arenas for each thread, what one thread frees serves the others.
+    """
+    os.environ.setdefault(KERNELS_VARIABLE, str(KERNELS_OF_A_SERVICE))
+    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if hasattr(library, "mallopt"):
+        library.mallopt(M_ARENA_MAX, 1)  # pyright: ignore[reportOptionalMemberAccess]
+
+
 def return_freed_memory() -> None:
-    """Return what `_keep_freed_memory` keeps to the system, after the last step, if the system supports that."""
+    """Return what `_keep_freed_memory` keeps to the system, as after the last step, if the system supports that."""
     library = ctypes.CDLL(None) if sys.platform == "linux" else None
     if hasattr(library, "malloc_trim"):
         library.malloc_trim(0)  # pyright: ignore[reportOptionalMemberAccess]
