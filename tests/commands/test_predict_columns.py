@@ -101,3 +101,10 @@ def test_a_parquet_file_with_two_columns_of_one_name_gives_both_back(command, br
     pq.write_table(pa.Table.from_arrays(columns, ["text", "n", "n"]), tmp_path / "new.parquet")
     command("predict", f"run={brackets_run}", "new.parquet", "output=out.csv")
     assert table_of(tmp_path / "out.csv")[1][0][:3] == ["( )", "1", "x"]
+
+
+def test_numbers_that_json_does_not_know_are_null_in_it(command, brackets_run, tmp_path):
+    pq.write_table(pa.table({"text": ["( )", "("], "x": [float("nan"), 1.5]}), tmp_path / "new.parquet")
+    command("predict", f"run={brackets_run}", "new.parquet", "output=out.jsonl")
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert "NaN" not in lines[0] and [json.loads(line)["x"] for line in lines] == [None, 1.5]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from encoderlab.config.commands import OutputConfig, PredictionFormat
 from encoderlab.data.examples import JOINT
 from encoderlab.errors import DataError, SettingError, printable
+from encoderlab.reports.blocks import json_safe
 from encoderlab.reports.predictions import cell, in_json, quoting_writer
 from encoderlab.runs.sheets import refuse_many_rows, write_sheet
 from encoderlab.system.files import atomic_write
@@ -104,9 +105,13 @@ def _write_csv(file: TextIO, rows: Iterator[Row], types: Types, columns: Sequenc
 
 
 def _write_jsonl(file: TextIO, rows: Iterator[Row], types: Types, columns: Sequence[str]) -> None:
-    """Write one object per line, each as soon as it is known."""
+    """Write one object per line, each as soon as it is known; numbers that JSON does not know, such as NaN, as null."""
     for row in rows:
-        file.write(json.dumps(row, ensure_ascii=False, default=in_json) + "\n")
+        try:
+            line = json.dumps(row, ensure_ascii=False, default=in_json, allow_nan=False)
+        except ValueError:
+            line = json.dumps(json_safe(row), ensure_ascii=False, default=in_json)
+        file.write(line + "\n")
 
 
 def _write_parquet(file: TextIO, rows: Iterator[Row], types: Types, columns: Sequence[str]) -> None:
