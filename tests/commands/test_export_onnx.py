@@ -89,6 +89,29 @@ def test_the_program_takes_its_number_of_threads_from_omp_num_threads(command, b
         assert done.stdout.strip() == threads
 
 
+def test_the_program_says_in_one_line_that_a_file_is_damaged(command, brackets_run, tmp_path):
+    command("export", f"run={brackets_run}", "format=onnx", "path=there")
+    folder = tmp_path / "there"
+    assert answers_of_the_program(folder, ["()"])
+    graph = (folder / "onnx" / "model.onnx").read_bytes()
+    flipped = bytes([*graph[:-500], graph[-500] ^ 1, *graph[-499:]])
+    harms = [("onnx/model.onnx", flipped), ("onnx/model.onnx", b""), ("tokenizer.json", b"{"), ("config.json", b"{}")]
+    harms += [("manifest.json", content) for content in (b"", b"[1]", b"[" * 100_000)]
+    for name, content in harms:
+        whole = (folder / name).read_bytes()
+        (folder / name).write_bytes(content)
+        done = subprocess.run(
+            [sys.executable, folder / "predict.py", "()"], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, len(done.stderr.splitlines()), done.stdout) == (1, 1, ""), done.stderr
+        assert name.rpartition("/")[2] in done.stderr
+        (folder / name).write_bytes(whole)
+    (folder / "manifest.json").unlink()
+    (folder / "config.json").write_text("{}")
+    done = subprocess.run([sys.executable, folder / "predict.py", "()"], capture_output=True, text=True, check=False)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+
+
 def test_8_bits_are_smaller_and_what_changes_is_printed(command, brackets_run, tmp_path, capsys):
     for form in ("onnx", "int8"):
         command("export", f"run={brackets_run}", f"format={form}", f"path={form}")

@@ -274,6 +274,15 @@ def test_a_journal_that_lacks_steps_is_named_and_its_gap_is_in_the_report(harm, 
     assert any(f"steps {gap[0][0]} to 5" in note for note in written["notes"])
 
 
+def test_an_evaluation_that_the_journal_lacks_is_named(command, stopped, capsys):
+    stopped(*SHORT, "training.log_every=1", "run_dir=run", step=5)
+    file = Path("run/metrics.jsonl")
+    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if '"evaluation"' not in line]
+    file.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    command("train", "resume=run")
+    assert report_of("run")["not_logged"] == [[4, 4]] and "lacks lines of step 4" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_fewer_lines_of_a_resumed_run_are_no_gap(command, stopped):
     stopped(*SHORT, "run_dir=run", step=5)

@@ -13,6 +13,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from hashlib import sha256
 from math import log, prod, sqrt
 from pathlib import Path
 
@@ -28,8 +29,9 @@ def predict(texts: list[str], folder: Path, unlike_training: float | None = None
     """Return a prediction for each text, or for each pair with a tab in it, in order.
 
     With `unlike_training`, the share of texts like the training texts that may be lost, each also has a `reason`:
-    "unlike training", or None. Raises ValueError if it is no share, or the model cannot tell.
+    "unlike training", or None. Raises ValueError if it is no share, or the model cannot tell, or a file is damaged.
     """
+    check_files(folder)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))["graph"]
     known = None if unlike_training is None else known_texts(folder, config, unlike_training)
     words = config["answers_for"] == "words"
@@ -64,6 +66,22 @@ def predict(texts: list[str], folder: Path, unlike_training: float | None = None
         blank = [not all(part.strip() for part in text.split("\t", 1 if config["paired"] else 0)) for text in texts]
         predictions = [no_text if is_blank else each for is_blank, each in zip(blank, predictions, strict=True)]
     return predictions
+
+
+def check_files(folder: Path) -> None:
+    """Raise ValueError if a file is not as it was exported, by the hashes in manifest.json if that is there."""
+    manifest = folder / "manifest.json"
+    if not manifest.is_file():
+        return
+    try:
+        hashes = dict(json.loads(manifest.read_text(encoding="utf-8"))["sha256"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ValueError(f"{manifest} is damaged. Use another copy of the folder") from None
+    for name, stated in hashes.items():
+        file = folder / name
+        if not file.is_file() or sha256(file.read_bytes()).hexdigest() != stated:
+            remedy = f"Use another copy; if you changed it yourself, remove {manifest}"
+            raise ValueError(f"{file} is damaged: it does not match {manifest.name}. {remedy}")
 
 
 def session_of(graph: Path) -> onnxruntime.InferenceSession:
@@ -252,5 +270,7 @@ if __name__ == "__main__":
         predictions = predict(texts, Path(__file__).parent, share)
     except ValueError as error:
         sys.exit(str(error))
+    except (KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
+        sys.exit(f"{Path(__file__).parent} is damaged: {error!r}")
     for text, predicted in zip(texts, predictions, strict=True):
         print(json.dumps({"text": text} | predicted, ensure_ascii=False))

@@ -441,7 +441,7 @@ def _curves(folder: Path, report: Mapping[str, Any]) -> dict[str, Plot]:
     what += _not_kept(report, " They are those of the finetuned model, which is not kept: the head alone is.")
     gaps = report.get("not_logged", [])
     if gaps:
-        what += " In grey: steps of which metrics.jsonl has no line."
+        what += " In grey: steps of which metrics.jsonl lacks lines."
     return {"curves": Plot(plots.curves(lines, columns, gaps), what)}
 
 

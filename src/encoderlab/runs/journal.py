@@ -105,6 +105,7 @@ class Journal:
         self._path = path
         self._between = between or log_every
         _drop_lines_beyond(path, progress)
+        self._lost_evaluations = self._lost_evaluation()
         for first, last in self.missing_steps():
             say(f"{path}: {note_on_gap((first, last))}")
         self._file = path.open("a", encoding="utf-8")
@@ -168,17 +169,29 @@ class Journal:
         """
         if self._path == Path(os.devnull):
             return []
-        steps = [0]
-        lines = self._path.read_bytes().splitlines() if self._path.is_file() else []
-        for line in lines:
-            with suppress(ValueError, KeyError, TypeError):  # of a damaged line
-                entry = json_of(line)
-                steps += [entry["step"]] if entry["kind"] == "step" else []
+        steps = [0, *self._logged("step")]
         first_is_missing = self.progress.step >= 1 and 1 not in steps
         gaps = [(1, min(steps[1:], default=self.progress.step + 1) - 1)] if first_is_missing else []
         reached = [*sorted(steps), self.progress.step]
         between = [(before + 1, after - 1) for before, after in pairwise(reached) if after - before > self._between]
-        return gaps + [gap for gap in between if gap[0] > 1]
+        gaps += [gap for gap in between if gap[0] > 1]
+        alone = [lost for lost in self._lost_evaluations if not any(gap[0] <= lost[0] <= gap[1] for gap in gaps)]
+        return sorted([*gaps, *alone])
+
+    def _lost_evaluation(self) -> list[tuple[int, int]]:
+        """Return the step of the last evaluation before the run was resumed, twice, if its line is missing."""
+        evaluated = self.progress.evaluated
+        is_lost = evaluated > 0 and self._path != Path(os.devnull) and evaluated not in self._logged("evaluation")
+        return [(evaluated, evaluated)] if is_lost else []
+
+    def _logged(self, kind: str) -> list[int]:
+        """Return the steps of which there are lines of a kind, in their order."""
+        steps = []
+        for line in self._path.read_bytes().splitlines() if self._path.is_file() else []:
+            with suppress(ValueError, KeyError, TypeError):  # of a damaged line
+                entry = json_of(line)
+                steps += [entry["step"]] if entry["kind"] == kind else []
+        return steps
 
     def evaluation(self, split: str, scores: SplitScores, score: str) -> None:
         """Log an evaluation, and print its score and the remaining time on standard error."""
@@ -213,8 +226,9 @@ class Journal:
 
 
 def note_on_gap(gap: tuple[int, int]) -> str:
-    """Return in words that there is no line of the steps from the first to the last of a gap."""
-    return f"metrics.jsonl has no line of the steps {gap[0]:,} to {gap[1]:,}; the curves show the gap"
+    """Return in words that lines of the steps from the first to the last of a gap are missing."""
+    steps = f"step {gap[0]:,}" if gap[0] == gap[1] else f"the steps {gap[0]:,} to {gap[1]:,}"
+    return f"metrics.jsonl lacks lines of {steps}; the curves show the gap"
 
 
 def _drop_lines_beyond(path: Path, progress: Progress) -> None:
