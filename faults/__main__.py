@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError, closest
-from faults import exports, labelling, machines, processes, saving, training
+from faults import exports, folders, labelling, machines, processes, saving, servers, soak, training
 from faults.promise import Conditions, Promise, UnavailableError, upper_bound
 
 PROMISES = {  # RELIABILITY.md states them
@@ -25,7 +25,10 @@ PROMISES = {  # RELIABILITY.md states them
     "refused_while_running": Promise(training.refused, quick=1, full=60),
     "one_folder": Promise(training.one_folder, quick=1, full=20),
     "killed_while_labelling": Promise(labelling.killed, quick=3, full=100),
+    "journal_lost": Promise(labelling.journal_lost, quick=2, full=42),
+    "folder_edited": Promise(folders.resumed, quick=4, full=100),
     "exports_read": Promise(exports.read, quick=28),
+    "servers_lie": Promise(servers.read, quick=6),
     "process_lost": Promise(processes.disturbed, quick=0, full=24),
     "machines_equal": Promise(machines.equal, quick=0),
     "machine_lost": Promise(machines.lost, quick=0),
@@ -57,6 +60,17 @@ def run(options: argparse.Namespace) -> None:
         raise TrainingError("Not every promise is kept", remedy="See the lines above")
     if "kept" not in outcomes:
         raise DataError("No promise could be tried", remedy="See the lines above")
+
+
+def soak_for(options: argparse.Namespace) -> None:
+    """Run serve, label and a training run side by side, and report what each did. Raises TrainingError."""
+    tallies = soak.soak(options.minutes, options.seed)
+    for tally in tallies:
+        print(tally.words, flush=True)
+        for wrong in tally.wrong:
+            print(f"faults: {tally.name}: {wrong}", file=sys.stderr)
+    if any(tally.wrong for tally in tallies):
+        raise TrainingError("The soak has found something wrong", remedy="See the lines above")
 
 
 def _run_one(name: str, options: argparse.Namespace) -> str:
@@ -92,7 +106,15 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--trials", type=int, help="number of trials of each (default: as the promise says)")
     sub.add_argument("--seed", type=int, default=0, help="seed for drawing the trials (default: 0)")
     sub.add_argument("--quick", action="store_true", help="a few trials of each, as in the test suite")
+    sub = commands.add_parser("soak", help="serve, label and train side by side, killed at random moments")
+    sub.set_defaults(command=soak_for)
+    sub.add_argument("minutes", nargs="?", type=_minutes, default=60.0, help="how long, as minutes=60 (the default)")
+    sub.add_argument("--seed", type=int, default=0, help="seed for drawing what happens when (default: 0)")
     return parser
+
+
+def _minutes(word: str) -> float:
+    return float(word.removeprefix("minutes="))
 
 
 if __name__ == "__main__":

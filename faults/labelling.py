@@ -1,4 +1,5 @@
-"""Trials of `encoderlab label` that is killed: what a person was told to be saved must be there afterwards.
+"""Trials of `encoderlab label` that is killed, or whose journal somebody deletes or changes: what a person was told to
+be saved must be there afterwards.
 
 The page's server runs in a forked child, and in a thread of it a person who answers over HTTP and takes some answers
 back. Before each request the person notes what is sent, and after the reply that it was confirmed, outside the folder
@@ -19,7 +20,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -37,6 +38,8 @@ ANSWERS = 12
 EVERY_FEW = 4  # answers are written to the output; an answer is taken back
 OUTPUT = "texts-labelled.csv"
 KILLS = (Action.signal_before, Action.signal_halfway, Action.signal_after)
+ENDS = (signal.SIGTERM, signal.SIGKILL)
+HARMS = ("deleted", "moved away", "emptied", "shortened", "replaced", "put back as it was", "deleted with the output")
 
 
 def killed(conditions: Conditions, work: str = "label") -> Iterator[Trial]:
@@ -53,6 +56,19 @@ def killed(conditions: Conditions, work: str = "label") -> Iterator[Trial]:
         ended = bed.answer(ANSWERS, fault, work)
         failure = "" if ended.code in (-signal.SIGKILL, 0, 143) else f"exit code {ended.code}: {ended.last_line}"
         yield Trial(f"{fault.words}, call {at} of {n_calls}", failure or bed.damage() or bed.lost())
+
+
+def journal_lost(conditions: Conditions, work: str = "label") -> Iterator[Trial]:
+    """Harm the journal while the page is open, answer once more at least, end or kill the server, and open it again."""
+    bed = _Bed()
+    cases = list(itertools.product(HARMS, range(1, ANSWERS), ENDS))
+    for harm, at, end in conditions.select(cases):
+        bed.clear()
+        ended = bed.answer(ANSWERS, work=work, harm=harm, at=at, end=end)
+        expected = -end if end == signal.SIGKILL else 128 + end
+        failure = "" if ended.code == expected else f"exit code {ended.code}: {ended.last_line}"
+        case = f"{harm} before answer {at + 1}, then {signal.Signals(end).name}"
+        yield Trial(case, failure or bed.damage() or bed.lost())
 
 
 @cache
@@ -78,10 +94,13 @@ class _Bed:
         self.notes.write_text("", encoding="utf-8")
         (self.folder / "texts.csv").write_text("\n".join(["text", *TEXTS, ""]), encoding="utf-8")
 
-    def answer(self, n: int, fault: Fault | None = None, work: str = "label") -> Ended:
-        """Open the page and let the person answer up to `n` texts, unless it is killed before."""
+    def answer(self, n: int, fault: Fault | None = None, work: str = "label", **more: Any) -> Ended:
+        """Open the page and let the person answer up to `n` texts, unless it is killed before.
+
+        `more` are further arguments of the function `work`.
+        """
         self.calls.unlink(missing_ok=True)
-        arguments = {"folder": str(self.folder), "cache": str(self.cache), "notes": str(self.notes), "n": n}
+        arguments = {"folder": str(self.folder), "cache": str(self.cache), "notes": str(self.notes), "n": n} | more
         job = Job(f"faults.labelling:{work}", arguments, str(self.folder), fault, str(self.calls))
         return _host().run(job)
 
@@ -134,12 +153,19 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file, strict=True))
 
 
-def label(folder: str, cache: str, notes: str, n: int) -> None:
-    """In a child: serve the page, and answer in a thread; then end as if by Ctrl-C."""
+def label(
+    folder: str, cache: str, notes: str, n: int, harm: str | None = None, at: int = 0, end: int = signal.SIGTERM
+) -> None:
+    """In a child: serve the page, and answer in a thread; then end by the signal `end`.
+
+    Before answer number `at`, from 0, the journal suffers a `harm`.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    threading.Thread(target=_person, args=(port, Path(notes), n), daemon=True).start()
+    journal = Path(folder) / f"{OUTPUT}.journal"
+    harmed = {} if harm is None else {at: lambda: _harm(journal, harm)}
+    threading.Thread(target=_person, args=(port, Path(notes), n, harmed, end), daemon=True).start()
     settings = (f"labels=[{','.join(LABELS)}]", f"n={EVERY_FEW}", f"port={port}", "threads=1", f"cache_dir={cache}")
     run_command(["label", "texts.csv", *settings], folder)
 
@@ -161,8 +187,36 @@ def label_late(folder: str, cache: str, notes: str, n: int) -> None:
     label(folder, cache, notes, n)
 
 
-def _person(port: int, notes: Path, n: int) -> None:
-    """Answer up to `n` texts, take every few answers back and answer again, and end the process."""
+def label_forgetful(folder: str, cache: str, notes: str, n: int, **more: Any) -> None:
+    """The same with a journal that does not notice what happens to its file."""
+    from encoderlab.runs.answers import AnswerJournal
+
+    AnswerJournal._restore_if_changed = lambda _: None
+    label(folder, cache, notes, n, **more)
+
+
+def _harm(journal: Path, harm: str) -> None:
+    """Do to the journal what another program or a person might."""
+    lines = journal.read_bytes().splitlines(keepends=True)
+    if harm == "deleted with the output":
+        (journal.parent / OUTPUT).unlink(missing_ok=True)
+    if harm.startswith("deleted"):
+        journal.unlink()
+    elif harm == "moved away":
+        journal.rename(journal.with_name("elsewhere"))
+    elif harm == "put back as it was":  # by what keeps files of several machines alike
+        journal.unlink()
+        journal.write_bytes(b"".join(lines[:-1]))
+    else:
+        content = {"emptied": b"", "shortened": b"".join(lines)[:-40], "replaced": b"{}\n"}
+        journal.write_bytes(content[harm])
+
+
+def _person(port: int, notes: Path, n: int, harmed: Mapping[int, Callable[[], None]], end: int) -> None:
+    """Answer up to `n` texts, take every few answers back and answer again, and end the process by a signal.
+
+    `harmed` is done before the answers of these numbers.
+    """
     window = f"person {os.getpid()}"
     state = None
     while state is None:
@@ -172,6 +226,7 @@ def _person(port: int, notes: Path, n: int) -> None:
     for number in range(n):
         if not state["text"]:
             break
+        harmed.get(number, lambda: None)()
         (text,) = state["text"]["texts"]
         chosen = LABELS["play" in text or "song" in text]
         content = {"window": window, "text_id": state["text"]["text_id"], "label": chosen}
@@ -179,7 +234,7 @@ def _person(port: int, notes: Path, n: int) -> None:
         if number % EVERY_FEW == 1:
             state = _noted(notes, text, None, port, "undo", {"window": window})
             state = _noted(notes, text, chosen, port, "answer", content)
-    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), end)
 
 
 def _noted(notes: Path, text: str, chosen: str | None, port: int, path: str, content: dict[str, Any]) -> Any:

@@ -180,10 +180,11 @@ class Bed:
         shutil.rmtree(self.run, ignore_errors=True)
 
 
-def outcome(run: Path) -> dict[str, Any]:
-    """Return the results of a run without times: weights, report, predictions and logged lines."""
+def outcome(run: Path, *, with_log: bool = True) -> dict[str, Any]:
+    """Return the results of a run without times: weights, report, predictions and, `with_log`, the logged lines."""
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    log = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines() if with_log else []
+    lines = [json.loads(line) for line in log]
     predictions = run / "predictions.csv"
     return {
         "weights": hashlib.sha256((run / "model" / "model.safetensors").read_bytes()).hexdigest(),
@@ -191,7 +192,9 @@ def outcome(run: Path) -> dict[str, Any]:
         "padding": report["throughput"]["padding_fraction"],
         "time": report["throughput"]["train_seconds"] > HOURS / 2,
         "predictions": predictions.read_bytes() if predictions.exists() else None,
-        "journal": [{name: value for name, value in line.items() if name not in OF_THE_CLOCK} for line in lines],
+        "journal": [{name: value for name, value in line.items() if name not in OF_THE_CLOCK} for line in lines]
+        if with_log
+        else None,
     }
 
 
@@ -274,7 +277,7 @@ def resumed(conditions: Conditions) -> Iterator[Trial]:
     """Kill a run after the checkpoint of a step and resume it: once for each setting and each stop."""
     for stop, name in conditions.select([(stop, name) for stop in STOPS for name in GRID]):
         bed = Bed(GRID[name])
-        yield Trial(f"{name}, stopped after step {stop}", _put_back(bed, stop) or bed.ends_like_undisturbed())
+        yield Trial(f"{name}, stopped after step {stop}", put_back(bed, stop) or bed.ends_like_undisturbed())
         bed.clear()
 
 
@@ -366,7 +369,7 @@ def _stopped(bed: Bed, stop: int) -> tuple[Path | None, str]:
     return kept, "" if newest and newest.name == Path(call.other).name else f"the newest checkpoint is {newest}"
 
 
-def _put_back(bed: Bed, stop: int) -> str:
+def put_back(bed: Bed, stop: int) -> str:
     """Put a run that was killed after step `stop` into its place; return what went wrong, "" if nothing did."""
     bed.clear()
     kept, failure = _stopped(bed, stop)
@@ -416,7 +419,7 @@ def _notices(bed: Bed, stop: int, piece: str) -> bool:
             inner[last] = HOURS  # a value that shows
         else:
             inner[last] = first[last] if last in first else torch.zeros_like(inner[last])
-    _put_back(bed, stop)
+    put_back(bed, stop)
     folder = bed.run / "checkpoints"
     newest = newest_verified(folder)
     shutil.rmtree(newest)

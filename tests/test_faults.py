@@ -53,6 +53,11 @@ def test_answers_that_are_confirmed_before_they_are_saved_are_exposed_by_a_kill(
     assert any("was confirmed" in failure for failure in found)
 
 
+@pytest.mark.slow
+def test_a_journal_that_does_not_notice_what_happens_to_its_file_is_exposed(tmp_path):
+    assert failures(labelling.journal_lost, tmp_path, 3, work="label_forgetful") != set()
+
+
 def test_lost_power_takes_what_was_not_synced(tmp_path):
     for name in ("synced", "written", "new"):
         (tmp_path / name).write_text("content")
