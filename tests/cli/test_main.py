@@ -53,8 +53,8 @@ def test_help_shows_the_settings_of_the_chosen_config_and_of_no_other(shown, gro
         printed = shown(f"finetune {group}={option} --help")
         for declared in fields(SCHEMAS[group, option]):
             assert (f"  {group}.{declared.name}=" in printed) is not declared.metadata["internal"]
-    assert "task.thresholds" in shown("finetune task=multilabel --help")
-    assert "task.thresholds" not in (printed := shown("finetune --help")) and printed.count("\n") < 160
+    assert "task.decoding" in shown("finetune task=tagging --help")
+    assert "task.decoding" not in (printed := shown("finetune --help")) and printed.count("\n") < 160
 
 
 def test_help_shows_the_defaults_of_the_configs_that_the_command_uses(shown):
