@@ -41,6 +41,7 @@ SETTINGS = {
     "words": Setting(NGrams("word", 1, 2)),
     "words and marks": Setting(NGrams("token", 1, 2)),
     "characters": Setting(NGrams("char_wb", 2, 5)),
+    "words beside characters": Setting(NGrams("token", 1, 2, beside=NGrams("char_wb", 2, 5))),
     "raw counts": Setting(NGrams("token", 1, 3, sublinear=False)),
     "pairs as one text": Setting(NGrams("char_wb", 2, 5)),
     "pairs, compared": Setting(NGrams("token", 1, 2), compared=True),

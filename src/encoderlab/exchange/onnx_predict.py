@@ -184,16 +184,23 @@ def compared(first: dict[int, float], second: dict[int, float], n_ngrams: int) -
 
 
 def tf_idf(linear: dict, text: str) -> dict[int, float]:
-    """Return the value of each known n-gram of a text by its column; the squares of all add up to 1."""
+    """Return the value of each known n-gram of a text by its column; the squares of all add up to 1.
+
+    With n-grams beside others, whose names begin with a blank, those of each kind add up to 1/2.
+    """
     setting = linear["setting"]["ngrams"]
-    values = {}
-    for ngram, count in Counter(ngrams_of(text.lower(), setting)).items():
-        column = linear["columns"].get(ngram)
-        if column is not None:
-            times = 1 + log(count) if setting["sublinear"] else count
-            values[column] = times * float(linear["idf"][column])
-    length = sqrt(sum(value**2 for value in values.values()))
-    return {column: value / length for column, value in values.items()}
+    kinds = [("", setting), *([(" ", setting["beside"])] if setting["beside"] else [])]
+    features = {}
+    for begin, kind in kinds:
+        values = {}
+        for ngram, count in Counter(ngrams_of(text.lower(), kind)).items():
+            column = linear["columns"].get(begin + ngram)
+            if column is not None:
+                times = 1 + log(count) if kind["sublinear"] else count
+                values[column] = times * float(linear["idf"][column])
+        length = sqrt(sum(value**2 for value in values.values()) * len(kinds))
+        features |= {column: value / length for column, value in values.items()}
+    return features
 
 
 def ngrams_of(text: str, setting: dict) -> Iterator[str]:

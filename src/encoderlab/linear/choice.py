@@ -24,8 +24,8 @@ from encoderlab.linear.ngrams import NGrams
 CANDIDATES = (
     NGrams("token", 1, 1),
     NGrams("token", 1, 2),
-    NGrams("word", 1, 2),
     NGrams("char_wb", 2, 5),
+    NGrams("token", 1, 2, beside=NGrams("char_wb", 2, 5)),
 )
 FIRST_STRENGTH: dict[Kind, float] = {"label": 10.0, "label_set": 10.0, "number": 1.0}  # n-grams are compared at it
 STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
@@ -78,11 +78,14 @@ def choose(kind: Kind, rows: Sequence[Row], targets: np.ndarray, n_outputs: int)
     """
     is_pair = len(rows[0]) > 1
     is_short = sum(len(text) for row in rows for text in row) <= MOST_SPELLED
-    all_ngrams = [ngrams for ngrams in CANDIDATES if is_short or ngrams.analyzer != "char_wb"]
+    all_ngrams = [CANDIDATES[0], CANDIDATES[1]]
+    if is_short:  # both kinds at once are too many to compare the texts of pairs by
+        all_ngrams += CANDIDATES[2:3] if is_pair else CANDIDATES[2:]
     strength = FIRST_STRENGTH[kind]
     trial = _Trial.of(kind, rows, targets, n_outputs)
     if not trial.folds:
-        only = Candidate(Setting(all_ngrams[-1], strength, is_pair), float("nan"), float("nan"))
+        ngrams = CANDIDATES[2] if is_short else CANDIDATES[1]
+        only = Candidate(Setting(ngrams, strength, is_pair), float("nan"), float("nan"))
         return Choice([only], len(trial.rows), _SCORES[kind])
 
     # The n-grams: texts of marks hold no words.

@@ -96,7 +96,7 @@ class LinearModel:
         Raises KeyError, TypeError or ValueError if they are not those of a model.
         """
         setting = dict(description["setting"])
-        setting["ngrams"] = NGrams(**setting["ngrams"])
+        setting["ngrams"] = NGrams.from_description(setting["ngrams"])
         names = description["vocabulary"]
         vocabulary = {name: column for column, name in enumerate(names)}
         tfidf = TfIdf(setting["ngrams"], vocabulary, arrays["idf"])

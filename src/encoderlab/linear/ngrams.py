@@ -10,8 +10,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.sparse import csr_array, hstack
@@ -22,6 +23,7 @@ _PATTERNS = {
     "token": re.compile(r"\w+|[^\w\s]"),  # words of any length, and each other mark by itself
 }
 _ITEMS = {"word": "words", "token": "words and marks", "char_wb": "characters"}
+BESIDE = " "  # how the names of n-grams beside others begin; those of words and marks never do
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +32,40 @@ class NGrams:
 
     The items of the `analyzer` "word" are words of two characters or more, those of "token" all words and punctuation
     marks, and those of "char_wb" the characters of what stands between spaces, with a space on both sides. Texts are in
-    lower case. If `sublinear`, an n-gram that occurs n times counts 1 + log(n).
+    lower case. If `sublinear`, an n-gram that occurs n times counts 1 + log(n). Those `beside` words are other n-grams
+    of the same texts; each kind then has half of the length of a text's features.
     """
 
     analyzer: Analyzer
     shortest: int
     longest: int
     sublinear: bool = True
+    beside: NGrams | None = None
 
     def __str__(self) -> str:
         length = f"{self.shortest}" if self.shortest == self.longest else f"{self.shortest} to {self.longest}"
-        return f"{_ITEMS[self.analyzer]} {length}{'' if self.sublinear else ', raw counts'}"
+        beside = "" if self.beside is None else f" and {self.beside}"
+        return f"{_ITEMS[self.analyzer]} {length}{'' if self.sublinear else ', raw counts'}{beside}"
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, Any]) -> NGrams:
+        """Return the n-grams of which `dataclasses.asdict` made this. Raises TypeError or ValueError for others."""
+        beside = description.get("beside")
+        ngrams = cls(**{**description, "beside": None if beside is None else cls.from_description(beside)})
+        if ngrams.beside is not None and ngrams.beside.beside is not None:
+            raise ValueError("more than two kinds of n-grams")
+        return ngrams
 
     def counted(self, texts: Iterable[str]) -> tuple[csr_array, list[str]]:
         """Return how often each n-gram occurs in each text, [texts, n-grams], and the n-grams."""
+        if self.beside is None:
+            return self._counted(texts)
+        texts = list(texts)
+        counts, names = self._counted(texts)
+        others, their_names = self.beside.counted(texts)
+        return csr_array(hstack([counts, others], format="csr")), names + [BESIDE + name for name in their_names]
+
+    def _counted(self, texts: Iterable[str]) -> tuple[csr_array, list[str]]:
         split = str.split if self.analyzer == "char_wb" else _PATTERNS[self.analyzer].findall
         number_of = defaultdict[str, int](count().__next__)
         numbers: list[int] = []
@@ -103,7 +125,7 @@ def _counts(numbers: np.ndarray, ends: np.ndarray, n_columns: int) -> csr_array:
     return matrix
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TfIdf:
     """The n-grams of a training set, each with its column, and the weight of each column.
 
@@ -134,21 +156,39 @@ class TfIdf:
         return fitted, fitted._weighted(csr_array(counts[:, columns]))
 
     def features(self, texts: Iterable[str]) -> csr_array:
-        """Return the features of texts, float32 [texts, n-grams]: rows of length 1, or 0 without a known n-gram."""
+        """Return the features of texts, float32 [texts, n-grams]: rows of length 1, or 0 without a known n-gram; with
+        n-grams beside others, each kind has the length of the root of 1/2.
+        """
         counts, names = self.ngrams.counted(texts)
         columns = np.array([self.vocabulary.get(name, -1) for name in names], np.int64)
         known = csr_array(counts[:, np.flatnonzero(columns >= 0)])
         indices = columns[columns >= 0][known.indices]
         return self._weighted(csr_array((known.data, indices, known.indptr), (len(known.indptr) - 1, len(self.idf))))
 
+    @cached_property
+    def is_beside(self) -> np.ndarray:
+        """Return which columns are of n-grams beside others: bool [n-grams]."""
+        return np.array([name.startswith(BESIDE) for name in self.vocabulary], bool)
+
     def _weighted(self, counts: csr_array) -> csr_array:
         values = counts.data.astype(np.float32)
         if self.ngrams.sublinear:
             values = np.log(values) + 1
         values *= self.idf[counts.indices]
-        lengths = np.sqrt(np.add.reduceat(np.append(values * values, 0), counts.indptr[:-1]))
         n_held = np.diff(counts.indptr)
-        values /= np.repeat(np.where(n_held > 0, lengths, 1), n_held)
+        if self.ngrams.beside is None:
+            values /= _lengths(values, counts.indptr)
+        else:
+            is_beside = self.is_beside[counts.indices]
+            own, beside = (_lengths(values * of_kind, counts.indptr) for of_kind in (~is_beside, is_beside))
+            values /= np.where(is_beside, beside, own) * np.float32(2**0.5)
         # The solvers of scikit-learn read indices of 32 bits only.
         indices, indptr = counts.indices.astype(np.int32), counts.indptr.astype(np.int32)
         return csr_array((values, indices, indptr), (len(n_held), len(self.idf)))
+
+
+def _lengths(values: np.ndarray, indptr: np.ndarray) -> np.ndarray:
+    """Return for each of a sparse matrix's values the length of its row: [values]."""
+    n_held = np.diff(indptr)
+    lengths = np.sqrt(np.add.reduceat(np.append(values * values, 0), indptr[:-1]))
+    return np.repeat(np.where(n_held > 0, lengths, 1), n_held)

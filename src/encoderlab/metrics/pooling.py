@@ -46,8 +46,8 @@ def fitted_weight(kind: Kind, first: np.ndarray, second: np.ndarray, targets: np
 
 
 def fitted_scale(kind: Kind, logits: np.ndarray, targets: np.ndarray) -> float:
-    """Return the factor of the logits with the least loss; of numbers, which have units, 1."""
-    return 1.0 if kind == "number" else float(_factors(kind, [logits], targets)[0])
+    """Return the factor of the logits or numbers with the least loss."""
+    return float(_factors(kind, [logits], targets)[0])
 
 
 def _factors(kind: Kind, models: list[np.ndarray], targets: np.ndarray) -> np.ndarray:

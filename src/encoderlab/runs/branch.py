@@ -106,9 +106,9 @@ def read_branch(folder: Path, task: Task) -> LinearBranch | None:
     arrays = {name: tensor.float().numpy() for name, tensor in read_weights(folder / ARRAYS).items()}
     try:
         model = LinearModel.from_parts(about, arrays)
-        ngrams = model.setting.ngrams
-        if ngrams.analyzer not in get_args(Analyzer) or not 1 <= ngrams.shortest <= ngrams.longest <= LONGEST:
-            raise ValueError(f"it reads {ngrams}")
+        for ngrams in filter(None, (model.setting.ngrams, model.setting.ngrams.beside)):
+            if ngrams.analyzer not in get_args(Analyzer) or not 1 <= ngrams.shortest <= ngrams.longest <= LONGEST:
+                raise ValueError(f"it reads {ngrams}")
         branch = LinearBranch(model, float(about["weight"]), float(about["temperature"]), dict(about["facts"]))
         if (model.kind, len(model.intercept)) != (task.heads.sequence_target, task.heads.sequence_classes):
             raise ValueError(f"it predicts a {model.kind} with {len(model.intercept)} outputs")

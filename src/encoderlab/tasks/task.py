@@ -228,9 +228,9 @@ class TextTaskConfig(TaskConfig):
     )
     max_windows: int = setting(8, "Most windows per text; those of a longer text are evenly spaced.", minimum=2)
     linear_weight: float | None = setting(
-        0.0,
+        None,
         "Weight of a linear model of n-grams whose logits are added to the network's, from 0 (none) to 1; null: chosen "
-        "on validation, and 0 unless both together are better by evidence. Exports leave it out.",
+        "on validation, of few rows by cross-validation, and 0 unless both together are better by evidence.",
         minimum=0,
         maximum=1,
     )

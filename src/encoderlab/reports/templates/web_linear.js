@@ -45,20 +45,26 @@ function compared(first, second, nNgrams) {
 }
 
 // Return the value of each known n-gram of a text by its column; the squares of all add up to 1.
+// With n-grams beside others, whose names begin with a blank, those of each kind add up to 1/2.
 function tfIdf({ setting, columns, idf }, text) {
-  const counts = new Map();
-  for (const ngram of ngramsOf(text.toLowerCase(), setting.ngrams)) {
-    const column = columns.get(ngram);
-    if (column !== undefined) counts.set(column, (counts.get(column) ?? 0) + 1);
+  const { beside } = setting.ngrams;
+  const kinds = [["", setting.ngrams], ...(beside ? [[" ", beside]] : [])];
+  const features = new Map();
+  for (const [begin, kind] of kinds) {
+    const counts = new Map();
+    for (const ngram of ngramsOf(text.toLowerCase(), kind)) {
+      const column = columns.get(begin + ngram);
+      if (column !== undefined) counts.set(column, (counts.get(column) ?? 0) + 1);
+    }
+    let squares = 0;
+    for (const [column, count] of counts) {
+      const value = (kind.sublinear ? 1 + Math.log(count) : count) * idf[column];
+      counts.set(column, value);
+      squares += value ** 2;
+    }
+    for (const [column, value] of counts) features.set(column, value / Math.sqrt(squares * kinds.length));
   }
-  let squares = 0;
-  for (const [column, count] of counts) {
-    const value = (setting.ngrams.sublinear ? 1 + Math.log(count) : count) * idf[column];
-    counts.set(column, value);
-    squares += value ** 2;
-  }
-  for (const [column, value] of counts) counts.set(column, value / Math.sqrt(squares));
-  return counts;
+  return features;
 }
 
 // Yield each n-gram of words, of words and marks, or of the characters of a word between two spaces.
