@@ -124,7 +124,7 @@ def _wrong_without_log(bed: Bed) -> str:
     reference = bed.reference | {"journal": None}
     result = outcome(bed.run, with_log=False)
     gap = report.pop("not_logged", None)
-    kept = {"notes", "throughput"}
+    kept = {"notes", "choices", "throughput"}  # of which the first two say what is missing
     result["report"] = {key: value for key, value in report.items() if key not in kept}
     reference["report"] = {key: value for key, value in bed.reference["report"].items() if key not in kept}
     is_whole = (bed.run / "metrics.jsonl").read_bytes().count(b"\n") >= len(bed.reference["journal"])

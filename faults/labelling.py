@@ -191,7 +191,7 @@ def label_forgetful(folder: str, cache: str, notes: str, n: int, **more: Any) ->
     """The same with a journal that does not notice what happens to its file."""
     from encoderlab.runs.answers import AnswerJournal
 
-    AnswerJournal._restore_if_changed = lambda _: None
+    AnswerJournal._restore_if_changed = lambda *_: None
     label(folder, cache, notes, n, **more)
 
 

@@ -87,6 +87,7 @@ class Tally:
 
 def soak(minutes: float, seed: int) -> list[Tally]:
     """Run all parts for so many minutes, and return what each did."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what it starts behind ignore it
     with tempfile.TemporaryDirectory(prefix="soak-") as scratch:
         folder = Path(scratch).resolve()
         parts = [Serving(folder, seed), Labelling(folder, seed + 1), Training(folder, seed + 2)]
@@ -328,7 +329,8 @@ class Training(Part):
             process.send_signal(number)
             _, said = process.communicate(timeout=120)
             ended_anyway = finished(self.current) and process.returncode == 0
-            if process.returncode not in CODES[number] and not ended_anyway:
+            is_unborn = process.returncode == -number and not said.strip()  # killed before it listened to signals
+            if process.returncode not in CODES[number] and not ended_anyway and not is_unborn:
                 self.tally.wrong.append(f"{number.name} ended it with {process.returncode}: {said[-300:]}")
         if finished(self.current):
             differing = difference(outcome(self.current), self.reference)

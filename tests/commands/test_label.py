@@ -13,6 +13,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -461,6 +462,24 @@ def test_a_file_of_labels_that_a_person_saves_while_it_is_written_is_theirs(in_t
         state = ask(address, "answer", **content)
     stop()
     assert output.read_text() == "a person's"
+
+
+@pytest.mark.parametrize("harm", ["emptied", "deleted"])
+def test_a_journal_that_is_harmed_in_the_moment_of_an_answer_loses_nothing(harm, tmp_path, monkeypatch):
+    journal = AnswerJournal(tmp_path / "out.csv", tmp_path / "texts.csv")
+    journal.answer(answer_of("a", "money"))
+    path_open = Path.open
+
+    def harmed_open(path, *mode, **more):
+        if path == journal.path and mode == ("ab",):
+            monkeypatch.setattr(Path, "open", path_open)
+            path.write_bytes(b"") if harm == "emptied" else path.unlink()
+        return path_open(path, *mode, **more)
+
+    monkeypatch.setattr(Path, "open", harmed_open)
+    journal.answer(answer_of("b", "music"))
+    journal.answer(answer_of("c", "music"))
+    assert [*AnswerJournal(tmp_path / "out.csv", tmp_path / "texts.csv").answers] == [*"abc"]
 
 
 def test_a_second_process_that_adds_to_the_journal_is_noticed(tmp_path):

@@ -192,7 +192,7 @@ class AnswerJournal:
         line = json.dumps({"kind": kind, **entry}, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
         with self._turn:
             try:
-                self._restore_if_changed()
+                self._restore_if_changed(self._lines)
                 with self.path.open("ab", buffering=0) as file:
                     size = file.tell()
                     try:
@@ -203,13 +203,17 @@ class AnswerJournal:
                         file.truncate(size)
                         raise
                     self._state = _state_of(os.fstat(file.fileno()))
+                    expected = sum(map(len, self._lines)) + len(line)
+                if self._state[1] != expected:  # it was emptied or deleted since it was looked at
+                    self._state = ()
+                    self._restore_if_changed([*self._lines, line])
             except OSError as error:
                 problem = f"The answer is not saved: {self.path} cannot be written: {error.strerror}"
                 raise DataError(problem, remedy="Free some space, and answer again") from None
             self._lines.append(line)
 
-    def _restore_if_changed(self) -> None:
-        """Write the journal again from memory if it has vanished or been changed, which stays under another name.
+    def _restore_if_changed(self, lines: Sequence[bytes]) -> None:
+        """Write these lines again if the journal has vanished or been changed, which stays under another name.
 
         Raises DataError if another process has added lines, OSError if it cannot be written.
         """
@@ -219,7 +223,7 @@ class AnswerJournal:
         with suppress(FileNotFoundError):
             if _state_of(self.path.stat()) == self._state:
                 return
-            ours = b"".join(self._lines)
+            ours = b"".join(lines)
             content = self.path.read_bytes()
             if content == ours:  # written again by what copies or backs up files
                 return
@@ -230,7 +234,8 @@ class AnswerJournal:
             self.path.rename(aside)
             what = f"was changed by another program (its version is now {aside.name})"
         with atomic_write(self.path) as temporary:
-            write_synced(temporary, b"".join(self._lines))
+            write_synced(temporary, b"".join(lines))
+        self._state = _state_of(self.path.stat())
         _sync_folder(self.path.parent)
         self._notice = f"{self.path} {what}; it is written again, with every answer"
         say(self._notice)
