@@ -55,7 +55,7 @@ AGREEMENTS = {
 SCALES = {"mini_128": ("mini", 128, 1024), "base_128": ("base", 128, 256), "base_512": ("base", 512, 64)}
 COMPILED = {"never": "not compiled", "always": "compiled"}
 LINE = re.compile(r"(not compiled \(.*?\)|compiled)(?:$|,)", re.MULTILINE)
-PADDED = "from encoderlab.model.heads import EncoderWithHeads; EncoderWithHeads.packs = False; "
+PADDED = "from encoderlab.network.heads import EncoderWithHeads; EncoderWithHeads.packs = False; "
 MAIN = "import sys; from encoderlab.cli.main import main; sys.argv[0] = 'encoderlab'; main()"
 SPEED_HEAD = ("model, length", "packed", "compiled", "batch", "real tokens/s", "padding", "first step", "roof", "mfu")
 

@@ -11,7 +11,7 @@ from benchmarks.peers.texts import first_lines, options_parser, speed
 from encoderlab.commands.embed import embed
 from encoderlab.commands.predict import predict
 from encoderlab.config.commands import EmbedConfig, PredictConfig
-from encoderlab.runs.model_folder import open_model
+from encoderlab.models.folder import open_model
 from encoderlab.training.config import Precision
 
 

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModel
 
-from encoderlab.model.packing import FIRST_TOKENS
-from encoderlab.model.transformers_encoder import TransformersEncoder
-from encoderlab.runs.pretrained import load_pretrained
+from encoderlab.models.pretrained import load_pretrained
+from encoderlab.network.packing import FIRST_TOKENS
+from encoderlab.network.transformers_encoder import TransformersEncoder
 from encoderlab.shipped import FOLDER
 from encoderlab.system.device import Compute, set_up_compute
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.processes import finished, grid, provenance, python
-from encoderlab.runs.selection import UNLABELLED, UNSURE_PER_CHOSEN, choose_rows, classifier_of
+from encoderlab.apps.labelling.selection import UNLABELLED, UNSURE_PER_CHOSEN, choose_rows, classifier_of
 
 SELECT_SETS = (
     *("subjectivity", "sms_spam", "tweet_offensive", "financial_phrasebank", "bbc_news", "clinc150"),

@@ -22,9 +22,9 @@ import pandas as pd
 
 from benchmarks.processes import finished, grid, provenance, python
 from benchmarks.selecting import read_texts
+from encoderlab.apps.drift.drift import SIGNIFICANT
 from encoderlab.metrics.novelty import two_sample_test
-from encoderlab.runs.drift import SIGNIFICANT
-from encoderlab.runs.model import Model
+from encoderlab.models.model import Model
 from encoderlab.tasks.task import RowPrediction
 
 SHARE = 0.05  # of texts like the training texts that may be lost

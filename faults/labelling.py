@@ -31,7 +31,13 @@ from faults.promise import Conditions, Trial
 from faults.shim import Action, Fault, calls_in
 from faults.training import run_command, shared_folder, until_exit
 
-MODULES = ("encoderlab.cli.main", "encoderlab.commands.label", "faults.labelling", "sklearn.linear_model", "uvicorn")
+MODULES = (
+    "encoderlab.cli.main",
+    "encoderlab.apps.labelling.label",
+    "faults.labelling",
+    "sklearn.linear_model",
+    "uvicorn",
+)
 TEXTS = [f"{verb} the {what}" for verb in ("pay", "send", "play", "hear") for what in ("bill", "song", "news", "money")]
 LABELS = ("money", "music")
 ANSWERS = 12
@@ -172,7 +178,7 @@ def label(
 
 def label_late(folder: str, cache: str, notes: str, n: int) -> None:
     """The same with a journal that is not safe: a line is on the disk only after the next three were confirmed."""
-    from encoderlab.runs.answers import AnswerJournal
+    from encoderlab.apps.labelling.answers import AnswerJournal
 
     add = AnswerJournal._add
     held: list[tuple[str, dict[str, Any]]] = []
@@ -189,7 +195,7 @@ def label_late(folder: str, cache: str, notes: str, n: int) -> None:
 
 def label_forgetful(folder: str, cache: str, notes: str, n: int, **more: Any) -> None:
     """The same with a journal that does not notice what happens to its file."""
-    from encoderlab.runs.answers import AnswerJournal
+    from encoderlab.apps.labelling.answers import AnswerJournal
 
     AnswerJournal._restore_if_changed = lambda *_: None
     label(folder, cache, notes, n, **more)

@@ -230,10 +230,10 @@ def stand_in_encoders(tmp_path_factory):
     from encoderlab.config.commands import RunConfig
     from encoderlab.data.built_in import BracketsDataset
     from encoderlab.data.tokenizer_config import WordPieceConfig
-    from encoderlab.model.config import HeadSizes, ModelConfig, Pairs
-    from encoderlab.model.heads import EncoderWithHeads
-    from encoderlab.runs.model import UNASSIGNED, Model, Provenance
-    from encoderlab.runs.model_folder import encoder_alone, write_model
+    from encoderlab.models.folder import encoder_alone, write_model
+    from encoderlab.models.model import UNASSIGNED, Model, Provenance
+    from encoderlab.network.config import HeadSizes, ModelConfig, Pairs
+    from encoderlab.network.heads import EncoderWithHeads
     from encoderlab.tasks.classification import ClassificationConfig
     from encoderlab.training.config import TrainingConfig
 

@@ -13,8 +13,8 @@ from benchmarks.gpu import PADDED, compared
 from benchmarks.roof import Product, Shape, roof
 from benchmarks.unlike import DRIFT_SETS
 from encoderlab.batch import Batch
-from encoderlab.model.config import HeadSizes, ModelConfig
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.network.config import HeadSizes, ModelConfig
+from encoderlab.network.heads import EncoderWithHeads
 
 ROOT = Path(__file__).resolve().parents[1]
 

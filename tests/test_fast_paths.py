@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from encoderlab.batch import Batch
-from encoderlab.model.config import HeadSizes, ModelConfig, NormPosition, Positions
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.network.config import HeadSizes, ModelConfig, NormPosition, Positions
+from encoderlab.network.heads import EncoderWithHeads
 from encoderlab.system.device import Compute
 from encoderlab.training.compilation import compile_encoder
 from encoderlab.training.config import Compile, TrainingConfig

@@ -10,7 +10,7 @@ from encoderlab.data.built_in import BracketsDataset, ReverseDataset
 from encoderlab.data.examples import Split, TextExample
 from encoderlab.data.token_store import tokenize_examples
 from encoderlab.data.tokenizer_config import SymbolsConfig
-from encoderlab.model.config import Activation, ModelConfig, Pooling, Positions
+from encoderlab.network.config import Activation, ModelConfig, Pooling, Positions
 from encoderlab.runs.prepare import prepare
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.classification import ClassificationConfig

@@ -3,7 +3,7 @@
 import pytest
 
 from encoderlab.errors import DataError
-from encoderlab.runs.pretrained import load_pretrained
+from encoderlab.models.pretrained import load_pretrained
 from encoderlab.shipped import FOLDER, SHIPPED, described, shipped_folder, suggestion
 from encoderlab.system.files import MANIFEST, sha256_of
 

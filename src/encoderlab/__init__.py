@@ -16,7 +16,7 @@ from encoderlab.system.processes import set_up_libraries
 
 if TYPE_CHECKING:
     from encoderlab.api import Run, compose, distill, finetune, load, pretrain, train
-    from encoderlab.estimators.text_estimators import TextClassifier, TextRegressor
+    from encoderlab.apps.sklearn.text_estimators import TextClassifier, TextRegressor
 
     __version__: str
 
@@ -34,7 +34,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name.startswith("Text"):  # these need scikit-learn
-        return getattr(import_module("encoderlab.estimators.text_estimators"), name)
+        return getattr(import_module("encoderlab.apps.sklearn.text_estimators"), name)
     return getattr(import_module("encoderlab.api"), name)
 
 

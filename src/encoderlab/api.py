@@ -15,8 +15,8 @@ from encoderlab.config.commands import DistillConfig, FinetuneConfig, PretrainCo
 from encoderlab.config.composing import composed, errors_explained, parse_command_line
 from encoderlab.config.schemas import settings_from_dict, settings_to_dict
 from encoderlab.errors import SettingError, one_line
-from encoderlab.runs.model import Model
-from encoderlab.runs.model_folder import load_model
+from encoderlab.models.folder import load_model
+from encoderlab.models.model import Model
 from encoderlab.runs.run import Run
 
 

@@ -12,8 +12,8 @@ import torch
 import yaml
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.config import Pairs, Pooling
-from encoderlab.runs.pretrained import load_pretrained
+from encoderlab.models.pretrained import load_pretrained
+from encoderlab.network.config import Pairs, Pooling
 from encoderlab.system.processes import Interrupted
 from tests.run_files import journal_of, report_of
 

@@ -60,7 +60,9 @@ def typed(monkeypatch, text):
 
 
 def test_mean_vectors_equal_those_of_transformers_in_the_files_order(command, bert, tmp_path, monkeypatch):
-    monkeypatch.setattr("encoderlab.runs.inputs.ROWS_AT_A_TIME", 4)  # so that some rows share a chunk, and some do not
+    monkeypatch.setattr(
+        "encoderlab.models.inputs.ROWS_AT_A_TIME", 4
+    )  # so that some rows share a chunk, and some do not
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
     command("embed", f"run={bert}", "input=texts.txt", "output=vectors.npy")
     found = np.load(tmp_path / "vectors.npy", mmap_mode="r")

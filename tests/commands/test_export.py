@@ -19,10 +19,10 @@ from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.examples import TextExample
 from encoderlab.data.tokenizer_config import WordPieceConfig
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.config import ModelConfig, Pooling, Positions
-from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.model import Model, Provenance
-from encoderlab.runs.model_folder import open_model, save_model
+from encoderlab.models.folder import open_model, save_model
+from encoderlab.models.model import Model, Provenance
+from encoderlab.network.config import ModelConfig, Pooling, Positions
+from encoderlab.network.heads import EncoderWithHeads
 from encoderlab.system.device import Compute
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.pretraining import PretrainingConfig

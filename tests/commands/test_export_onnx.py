@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from encoderlab.commands import export
+from encoderlab.apps.exporting import export
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics.novelty import NOVELTY_FILE
 
@@ -120,7 +120,7 @@ def test_8_bits_are_smaller_and_what_changes_is_printed(command, brackets_run, t
     assert ("Warning: with 8-bit weights" in written.err) == ("; 0 predictions change" not in written.out)
     graphs = [tmp_path / "onnx" / "onnx" / "model.onnx", tmp_path / "int8" / "onnx" / "model_quantized.onnx"]
     sizes = [graph.stat().st_size for graph in graphs]
-    assert not any(b"encoderlab/model/" in graph.read_bytes() for graph in graphs)  # folders of the exporting machine
+    assert not any(b"encoderlab/network/" in graph.read_bytes() for graph in graphs)  # folders of the exporting machine
     assert sizes[1] < 0.85 * sizes[0]  # of which a part is the table of positions, which stays in 32 bits
 
 

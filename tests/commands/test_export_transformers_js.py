@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from encoderlab.config.commands import OpenRunConfig
-from encoderlab.runs.model_folder import open_model
+from encoderlab.models.folder import open_model
 from encoderlab.training.config import Precision
 
 pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")

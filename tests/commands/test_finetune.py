@@ -10,7 +10,7 @@ import yaml
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_from_dict
 from encoderlab.errors import SettingError
-from encoderlab.runs.model_folder import read_model
+from encoderlab.models.folder import read_model
 from encoderlab.system.processes import Interrupted
 from tests.run_files import journal_of, report_of
 

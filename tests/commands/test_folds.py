@@ -7,8 +7,8 @@ import random
 
 import pytest
 
+from encoderlab.apps.comparing.finished_runs import read_predictions, read_run
 from encoderlab.errors import DataError, SettingError
-from encoderlab.reports.finished_runs import read_predictions, read_run
 from encoderlab.system.processes import Interrupted
 from tests.run_files import report_of
 

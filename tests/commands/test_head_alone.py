@@ -11,8 +11,8 @@ import yaml
 
 from encoderlab.config.commands import FinetuneConfig
 from encoderlab.errors import SettingError
+from encoderlab.models.pretrained import load_pretrained
 from encoderlab.runs.fit_best import _can_be_fitted, wants_linear_head
-from encoderlab.runs.pretrained import load_pretrained
 from encoderlab.system.processes import Interrupted, Processes
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.training.config import Sharding, TrainingConfig

@@ -20,12 +20,12 @@ import pytest
 pytest.importorskip("starlette", reason="the extra serve is not installed")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
-from encoderlab.commands import label as label_command
+from encoderlab.apps.labelling import label as label_command
+from encoderlab.apps.labelling.answers import Answer, AnswerJournal
+from encoderlab.apps.labelling.labelling import choose_round
 from encoderlab.config.commands import PredictionFormat
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.answers import Answer, AnswerJournal
-from encoderlab.runs.labelling import choose_round
-from encoderlab.runs.row_files import WRITERS
+from encoderlab.models.row_files import WRITERS
 from encoderlab.system import http_service
 from encoderlab.system.files import sha256_of
 from tests.commands.test_select import LABEL_OF, TEXTS, TOPICS

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from encoderlab.model.encoder import Encoder
+from encoderlab.network.encoder import Encoder
 from encoderlab.training.batches import MemoryTooSmallError
 
 

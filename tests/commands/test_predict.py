@@ -18,7 +18,7 @@ from encoderlab.commands.predict import EMPTY, show_rows
 from encoderlab.config.commands import PredictionFormat
 from encoderlab.data.columns import MissingColumnError
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.row_files import WRITERS
+from encoderlab.models.row_files import WRITERS
 from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
 
 
@@ -130,7 +130,7 @@ def test_a_split_that_has_lost_its_column_is_refused_as_such(command, brackets_r
     def lost(*_):
         raise MissingColumnError("data.csv has no column 'text'")
 
-    monkeypatch.setattr("encoderlab.runs.inputs.split_examples", lost)
+    monkeypatch.setattr("encoderlab.models.inputs.split_examples", lost)
     with pytest.raises(DataError, match="data.csv has no column 'text'"):
         command("predict", f"run={brackets_run}", "split=test")
 

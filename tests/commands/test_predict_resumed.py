@@ -9,7 +9,7 @@ import time
 import pytest
 
 from encoderlab.errors import DataError, UserError
-from encoderlab.runs.model import Model
+from encoderlab.models.model import Model
 
 ROWS = 2500
 

@@ -82,7 +82,7 @@ def test_too_many_rows_for_a_sheet_are_refused_before_the_first_prediction(
     command, brackets_run, tmp_path, monkeypatch
 ):
     (tmp_path / "new.txt").write_text("( )\n" * 1_048_576)
-    monkeypatch.setattr("encoderlab.runs.model.Model.outputs", lambda *_: pytest.fail("a row was predicted"))
+    monkeypatch.setattr("encoderlab.models.model.Model.outputs", lambda *_: pytest.fail("a row was predicted"))
     with pytest.raises(DataError, match=r"1,048,576 rows.*csv"):
         command("predict", f"run={brackets_run}", "new.txt", "output=out.xlsx")
     assert not (tmp_path / "out.xlsx").exists()

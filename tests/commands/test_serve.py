@@ -20,7 +20,7 @@ pytest.importorskip("starlette", reason="the extra serve is not installed")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 from encoderlab.errors import SettingError
-from encoderlab.runs.model import Model
+from encoderlab.models.model import Model
 from encoderlab.system import http_service
 
 TEXTS = ["(())", ")(", "((("]

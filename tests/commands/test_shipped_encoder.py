@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from encoderlab.errors import DataError
-from encoderlab.runs.pretrained import load_pretrained
+from encoderlab.models.pretrained import load_pretrained
 
 OPENING = {
     "finetune": ["finetune", "task=brackets"],

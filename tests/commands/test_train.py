@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from encoderlab.api import Run
+from encoderlab.apps.comparing.finished_runs import read_predictions, read_run
 from encoderlab.errors import TrainingError
-from encoderlab.reports.finished_runs import read_predictions, read_run
 from encoderlab.system.files import differing_files
 from encoderlab.training.checkpoint import checkpoints, step_of
 from tests.experiment_models import REVERSE_MODEL

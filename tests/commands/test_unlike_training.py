@@ -86,7 +86,7 @@ def test_python_and_the_service_give_the_same_reason(tickets_run):
     pytest.importorskip("starlette", reason="the extra serve is not installed")
     from starlette.testclient import TestClient
 
-    from encoderlab.commands.serve import web_service
+    from encoderlab.apps.serving.serve import web_service
     from encoderlab.system.http_service import LOOPBACK
 
     model = encoderlab.load(tickets_run, device="cpu")

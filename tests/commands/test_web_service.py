@@ -18,13 +18,13 @@ pytest.importorskip("starlette", reason="the extra serve is not installed")
 
 from starlette.testclient import TestClient
 
-from encoderlab.commands import serve as service
-from encoderlab.commands.serve import web_service
+from encoderlab.apps.serving import serve as service
+from encoderlab.apps.serving.serve import web_service
 from encoderlab.data.examples import TextExample
 from encoderlab.data.files import FilesDataset
 from encoderlab.data.tokenizers import BERT_SPECIALS, Tokenizer
+from encoderlab.models.model import Model, Provenance
 from encoderlab.reports.predictions import trial_of
-from encoderlab.runs.model import Model, Provenance
 from encoderlab.system import http_service
 from encoderlab.system.http_service import LOOPBACK
 from encoderlab.tasks.classification import ClassificationConfig

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 
 from encoderlab.errors import SettingError
-from encoderlab.model.config import (
+from encoderlab.network.config import (
     AGREEING,
     Activation,
     AsPretrained,

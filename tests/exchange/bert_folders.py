@@ -9,8 +9,8 @@ import transformers
 
 from encoderlab.exchange.config_json import HuggingFaceModel
 from encoderlab.exchange.huggingface import read_huggingface, to_huggingface
-from encoderlab.model.config import HeadSizes, ModelConfig, Pooling
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.network.config import HeadSizes, ModelConfig, Pooling
+from encoderlab.network.heads import EncoderWithHeads
 
 VOCABULARY = 13
 

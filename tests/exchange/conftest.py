@@ -1,10 +1,10 @@
-"""The small models of tests/model, for tests of their other formats, and a folder of Transformers."""
+"""The small models of tests/network, for tests of their other formats, and a folder of Transformers."""
 
 import pytest
 import transformers
 
 from tests.exchange.bert_folders import saved, theirs_of
-from tests.model.conftest import _one_thread, make_batch, make_config, make_model
+from tests.network.conftest import _one_thread, make_batch, make_config, make_model
 
 __all__ = ["make_batch", "make_config", "make_model", "_one_thread"]
 

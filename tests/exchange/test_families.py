@@ -16,11 +16,11 @@ import encoderlab
 from encoderlab.data.examples import TextExample
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.config import Pooling
-from encoderlab.model.heads import separate_texts
-from encoderlab.model.packing import Selection
-from encoderlab.runs.model_folder import read_model
-from encoderlab.runs.pretrained import load_pretrained
+from encoderlab.models.folder import read_model
+from encoderlab.models.pretrained import load_pretrained
+from encoderlab.network.config import Pooling
+from encoderlab.network.heads import separate_texts
+from encoderlab.network.packing import Selection
 from tests.exchange.family_folders import CONFIGS, TEXTS, folder_of, tokenizer_of
 
 HEADS = ("Model", "ForSequenceClassification", "ForTokenClassification", "ForMaskedLM")

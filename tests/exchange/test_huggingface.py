@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from encoderlab.exchange.huggingface import read_huggingface, to_huggingface
-from encoderlab.model.config import Activation, HeadSizes, Pooling, Positions
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.network.config import Activation, HeadSizes, Pooling, Positions
+from encoderlab.network.heads import EncoderWithHeads
 from tests.exchange.bert_folders import (
     HEADS,
     VOCABULARY,

@@ -4,7 +4,7 @@ import pytest
 
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.huggingface import read_huggingface
-from encoderlab.model.config import Activation, HeadSizes, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
+from encoderlab.network.config import Activation, HeadSizes, ModelConfig, Norm, NormPosition, Pairs, Pooling, Positions
 from tests.exchange.bert_folders import VOCABULARY, drawn, exported, rewrite, saved, theirs_of
 
 

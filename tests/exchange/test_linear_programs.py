@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from encoderlab.apps.exporting.exports import PREDICT
 from encoderlab.linear.model import Setting, fit
 from encoderlab.linear.ngrams import NGrams
+from encoderlab.models.branch import LinearBranch, small
 from encoderlab.reports import blocks
-from encoderlab.runs.branch import LinearBranch, small
-from encoderlab.runs.exports import PREDICT
 
 TEXTS = [
     *(

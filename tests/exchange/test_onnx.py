@@ -5,7 +5,7 @@ import torch
 
 from encoderlab.errors import DataError
 from encoderlab.exchange.onnx import WholeModel, largest_difference, write_graph
-from encoderlab.model.config import Activation, Norm, NormPosition, Pairs, Pooling, Positions
+from encoderlab.network.config import Activation, Norm, NormPosition, Pairs, Pooling, Positions
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 pytest.importorskip("onnxscript", reason="the extra onnx is not installed")

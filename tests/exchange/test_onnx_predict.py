@@ -9,7 +9,7 @@ from tokenizers import models, normalizers, pre_tokenizers, processors
 
 pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 
-from encoderlab.exchange.onnx_predict import prediction
+from encoderlab.apps.exporting.onnx_predict import prediction
 
 TEXTS = {"answers_for": "texts", "problem_type": "single_label_classification", "id2label": {"0": "no", "1": "yes"}}
 READ = tokenizers.Tokenizer(models.WordLevel({"a": 0}, unk_token="a")).encode("a")

@@ -11,7 +11,7 @@ from tokenizers import models
 
 pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 
-from encoderlab.exchange.onnx_predict import prediction
+from encoderlab.apps.exporting.onnx_predict import prediction
 from encoderlab.metrics.texts import predict_from
 from encoderlab.reports import blocks
 

@@ -12,11 +12,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import encoderlab
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.config import TransformersConfig
-from encoderlab.model.packing import Selection
-from encoderlab.model.transformers_encoder import TransformersEncoder, transformers_config
-from encoderlab.runs.model_folder import read_model
-from encoderlab.runs.pretrained import load_pretrained
+from encoderlab.models.folder import read_model
+from encoderlab.models.pretrained import load_pretrained
+from encoderlab.network.config import TransformersConfig
+from encoderlab.network.packing import Selection
+from encoderlab.network.transformers_encoder import TransformersEncoder, transformers_config
 from encoderlab.system.processes import Interrupted
 from tests.exchange.family_folders import TEXTS
 from tests.exchange.test_families import TEXT, rows_of

@@ -6,9 +6,9 @@ from encoderlab.config.commands import RunConfig
 from encoderlab.data.examples import TextExample
 from encoderlab.data.token_store import tokenize_examples
 from encoderlab.data.tokenizer_config import SymbolsConfig
-from encoderlab.model.config import ModelConfig
-from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.model import Model
+from encoderlab.models.model import Model
+from encoderlab.network.config import ModelConfig
+from encoderlab.network.heads import EncoderWithHeads
 from encoderlab.system.device import Compute
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.training.config import TrainingConfig

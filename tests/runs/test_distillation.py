@@ -15,8 +15,10 @@ from encoderlab.data.examples import Split, TextExample, WordsExample
 from encoderlab.data.token_store import tokenize_examples
 from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.config import HeadSizes, ModelConfig
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.models.model import Model, Provenance
+from encoderlab.models.pretrained import TOKEN_TABLE
+from encoderlab.network.config import HeadSizes, ModelConfig
+from encoderlab.network.heads import EncoderWithHeads
 from encoderlab.runs.distillation import (
     Teacher,
     projection,
@@ -25,8 +27,6 @@ from encoderlab.runs.distillation import (
     teach_vectors,
     teacher_logits,
 )
-from encoderlab.runs.model import Model, Provenance
-from encoderlab.runs.pretrained import TOKEN_TABLE
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.pretraining import PretrainingConfig
 from encoderlab.tasks.rows import TaughtRows

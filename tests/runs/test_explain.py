@@ -11,8 +11,8 @@ from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.examples import TextExample, texts_of
 from encoderlab.data.token_store import repeated, tokenize_examples
 from encoderlab.errors import DataError
-from encoderlab.model.config import Activation, Norm, NormPosition, Pooling, Positions
-from encoderlab.runs.explain import selected_examples, word_importance
+from encoderlab.models.explain import selected_examples, word_importance
+from encoderlab.network.config import Activation, Norm, NormPosition, Pooling, Positions
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.pretraining import PretrainingConfig
 from encoderlab.tasks.sequences import longest_first
@@ -86,7 +86,7 @@ def test_a_word_is_hidden_in_every_window_that_reads_it(pooling):
 
 
 def test_a_very_long_text_loses_neighbouring_words_together(monkeypatch):
-    monkeypatch.setattr("encoderlab.runs.explain.MOST_OCCLUSIONS", 2)
+    monkeypatch.setattr("encoderlab.models.explain.MOST_OCCLUSIONS", 2)
     model = model_of()
     text = TextExample("1234")
     (importance,) = word_importance(model, [text])

@@ -6,7 +6,7 @@ from encoderlab.config.commands import RunConfig
 from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import SettingError
-from encoderlab.model.config import ModelConfig
+from encoderlab.network.config import ModelConfig
 from encoderlab.reports.folds import OUT_OF_FOLD
 from encoderlab.runs.folds import cross_validate
 from encoderlab.runs.run import Run

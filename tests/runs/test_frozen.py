@@ -6,7 +6,7 @@ import pytest
 
 import encoderlab
 from encoderlab.data.examples import Split
-from encoderlab.runs.frozen import VECTORS, cached_vectors
+from encoderlab.models.frozen import VECTORS, cached_vectors
 
 
 def split_of(*texts, **more):

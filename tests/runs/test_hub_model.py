@@ -17,7 +17,7 @@ from encoderlab.exchange.huggingface import read_huggingface
 FETCH = """
 import sys
 from encoderlab.errors import DataError
-from encoderlab.runs.pretrained import fetch_model_folder
+from encoderlab.models.pretrained import fetch_model_folder
 try:
     print(fetch_model_folder(sys.argv[1]))
 except DataError as error:
@@ -26,7 +26,7 @@ except DataError as error:
 REFUSED = """
 import sys
 from encoderlab.errors import DataError
-from encoderlab.runs.pretrained import fetch_model_folder
+from encoderlab.models.pretrained import fetch_model_folder
 for name in sys.argv[1].split(","):
     try:
         print(fetch_model_folder(name))

@@ -10,10 +10,10 @@ from encoderlab.config.commands import OpenRunConfig, RunConfig
 from encoderlab.data.built_in import ReverseDataset
 from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import DataError
-from encoderlab.model.config import Activation, HeadSizes, ModelConfig, Positions
-from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.model import Model, Provenance
-from encoderlab.runs.model_folder import open_model, read_model, save_model
+from encoderlab.models.folder import open_model, read_model, save_model
+from encoderlab.models.model import Model, Provenance
+from encoderlab.network.config import Activation, HeadSizes, ModelConfig, Positions
+from encoderlab.network.heads import EncoderWithHeads
 from encoderlab.system.device import Compute
 from encoderlab.tasks.tagging import TaggingConfig, TaggingScore
 from encoderlab.training.config import Precision, TrainingConfig

@@ -13,12 +13,12 @@ from encoderlab.config.commands import FinetuneConfig, RunConfig
 from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.tokenizer_config import AsPretrainedTokenizer, SymbolsConfig
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.config import AsPretrained, HeadSizes, ModelConfig, Pooling, Positions
-from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.runs.model import Model, Provenance
-from encoderlab.runs.model_folder import model_folder, read_model, save_model
+from encoderlab.models.folder import model_folder, read_model, save_model
+from encoderlab.models.model import Model, Provenance
+from encoderlab.models.pretrained import load_into, load_pretrained, shape_for, tokenizer_for
+from encoderlab.network.config import AsPretrained, HeadSizes, ModelConfig, Pooling, Positions
+from encoderlab.network.heads import EncoderWithHeads
 from encoderlab.runs.prepare import build_model
-from encoderlab.runs.pretrained import load_into, load_pretrained, shape_for, tokenizer_for
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.classification import ClassificationConfig

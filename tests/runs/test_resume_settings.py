@@ -16,7 +16,7 @@ from encoderlab.config.schemas import settings_from_dict, settings_to_dict
 from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.config import ModelConfig, Norm
+from encoderlab.network.config import ModelConfig, Norm
 from encoderlab.runs.records import record_start, run_facts
 from encoderlab.runs.resume import began, settings_to_run_with
 from encoderlab.runs.run import Run

@@ -5,7 +5,14 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from encoderlab.runs.selection import UNLABELLED, Reason, accuracy_so_far, choose_rows, classifier_of, unlike_neighbours
+from encoderlab.apps.labelling.selection import (
+    UNLABELLED,
+    Reason,
+    accuracy_so_far,
+    choose_rows,
+    classifier_of,
+    unlike_neighbours,
+)
 
 
 def clusters(sizes, seed=0, noise=0.1):
@@ -28,8 +35,8 @@ def test_the_first_rows_come_from_every_cluster_however_small():
 
 def test_the_same_rows_are_chosen_where_centres_are_fitted_on_a_part_of_them(monkeypatch):
     vectors, cluster = clusters([3000, 3000, 3000])
-    monkeypatch.setattr("encoderlab.runs.selection.CLUSTERED_ROWS", 300)
-    monkeypatch.setattr("encoderlab.runs.selection._ROWS_AT_A_TIME", 1000)
+    monkeypatch.setattr("encoderlab.apps.labelling.selection.CLUSTERED_ROWS", 300)
+    monkeypatch.setattr("encoderlab.apps.labelling.selection._ROWS_AT_A_TIME", 1000)
     chosen = choose_rows(vectors, np.arange(len(vectors)), 3, random_share=0.0, seed=0)
     assert sorted(cluster[chosen.rows]) == [0, 1, 2]
 

@@ -14,7 +14,7 @@ from encoderlab.data.files import FilesDataset
 from encoderlab.data.survey import SplitSurvey
 from encoderlab.data.tokenizer_config import SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError
-from encoderlab.model.config import AsPretrained, ModelConfig, Pairs
+from encoderlab.network.config import AsPretrained, ModelConfig, Pairs
 from encoderlab.runs.settle import Facts, settle, too_few_to_hold_out
 from encoderlab.settings import flat_settings
 from encoderlab.tasks.classification import ClassificationConfig, ClassificationScore
@@ -445,7 +445,7 @@ def test_a_model_larger_than_the_memory_is_refused_with_its_size(error, command,
     def full(*_):
         raise error
 
-    monkeypatch.setattr("encoderlab.runs.model.EncoderWithHeads", full)
+    monkeypatch.setattr("encoderlab.models.model.EncoderWithHeads", full)
     with pytest.raises(SettingError, match=r"A model of [0-9,]{5,} parameters does not fit .* model.d_model="):
         command("train", "task=brackets", "model=tiny", "training=smoke", "dataset.limit=300")
 

@@ -9,7 +9,7 @@ import torch
 from encoderlab.config.commands import RunConfig
 from encoderlab.data.built_in import ReverseDataset
 from encoderlab.data.tokenizer_config import SymbolsConfig
-from encoderlab.model.config import ModelConfig
+from encoderlab.network.config import ModelConfig
 from encoderlab.runs.fit import TrainState
 from encoderlab.runs.prepare import build_model
 from encoderlab.system.processes import SINGLE_PROCESS

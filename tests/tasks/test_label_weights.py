@@ -7,8 +7,8 @@ import torch
 
 from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import SettingError
-from encoderlab.model.config import ModelConfig
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.network.config import ModelConfig
+from encoderlab.network.heads import EncoderWithHeads
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.multilabel import MultilabelConfig
 from encoderlab.tasks.tagging import TaggingConfig

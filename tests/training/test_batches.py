@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from encoderlab.batch import Prediction
-from encoderlab.model.config import ModelConfig, TransformersConfig
-from encoderlab.model.layers import Dropout
+from encoderlab.network.config import ModelConfig, TransformersConfig
+from encoderlab.network.layers import Dropout
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import Processes
 from encoderlab.tasks.rows import ExampleRows

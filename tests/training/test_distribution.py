@@ -9,11 +9,11 @@ from functools import wraps
 import pytest
 import torch
 
-from encoderlab.model.config import HeadSizes, ModelConfig, Pairs
-from encoderlab.model.encoder import Encoder
-from encoderlab.model.heads import EncoderWithHeads
-from encoderlab.model.layers import Compilable
-from encoderlab.model.transformers_encoder import TransformersEncoder
+from encoderlab.network.config import HeadSizes, ModelConfig, Pairs
+from encoderlab.network.encoder import Encoder
+from encoderlab.network.heads import EncoderWithHeads
+from encoderlab.network.layers import Compilable
+from encoderlab.network.transformers_encoder import TransformersEncoder
 from encoderlab.system.device import Compute
 from encoderlab.training.compilation import compile_encoder
 from encoderlab.training.config import Compile
@@ -23,11 +23,11 @@ BEGIN = """
 import copy
 import torch
 from encoderlab.batch import Batch
-from encoderlab.model.config import HeadSizes
+from encoderlab.network.config import HeadSizes
 from encoderlab.system.device import Compute
 from encoderlab.metrics.texts import ClassificationMetrics
-from encoderlab.model.config import ModelConfig, Positions
-from encoderlab.model.heads import EncoderWithHeads, without_weights
+from encoderlab.network.config import ModelConfig, Positions
+from encoderlab.network.heads import EncoderWithHeads, without_weights
 from encoderlab.training.distribution import ShardedNetwork, distribute
 from encoderlab.training.config import Sharding, TrainingConfig
 from encoderlab.training.evaluation import evaluate

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from encoderlab.batch import Batch
 from encoderlab.errors import SettingError
-from encoderlab.model.config import HeadSizes, ModelConfig, NormPosition
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.network.config import HeadSizes, ModelConfig, NormPosition
+from encoderlab.network.heads import EncoderWithHeads
 from encoderlab.system.device import Compute
 from encoderlab.training.config import Optimizer, Schedule, TrainingConfig
 from encoderlab.training.loop import Horizon, Learner, optimize

@@ -73,6 +73,14 @@ usage: encoderlab COMMAND [name=value ...]
 COMPLETION_FLAGS = {"-sc", "--shell-completion"}
 COMPLETED_LINE = "COMP_LINE"  # the variable in which a shell, by Hydra's functions, hands over what is typed
 PROGRAM = "encoderlab"
+APPLICATIONS = {  # the folder in apps/ of each command that is there
+    "compare": "comparing",
+    "data": "drift",
+    "export": "exporting",
+    "label": "labelling",
+    "select": "labelling",
+    "serve": "serving",
+}
 ACROSS_PROCESSES = (*TRAINING_COMMANDS, "eval")
 TORCHRUN_ENDS_SECONDS = 5  # longer than it takes to end the other processes after one has failed
 # Objects; with Python's 700, collection took a third of the time that prediction spends outside the model.
@@ -224,7 +232,7 @@ def _run_with_hydra(command: str, arguments: list[str], processes: Processes) ->
         with suppress(MissingSettingError):
             composed(line)  # Hydra would print what is refused when it runs
     elif line.sweep is not None:
-        import_module("encoderlab.sweeps.sweep").sweep(line, call)
+        import_module("encoderlab.apps.comparing.sweep").sweep(line, call)
         return
     elif not line.flags:  # only its own flags need Hydra's program, which composes each config twice
         call(composed(line), line.overrides)
@@ -251,7 +259,11 @@ def _call_command(line: CommandLine, processes: Processes, settings: Any, overri
     shared = {"processes": processes} if line.command in ACROSS_PROCESSES else {}
     with processes.connection_watched():
         settings = replace(settings, overrides=line.typed(overrides), inherited=line.inherited)
-        run_command = getattr(import_module(f"encoderlab.commands.{line.command}"), line.command)
+        if line.command in APPLICATIONS:
+            module = import_module(f"encoderlab.apps.{APPLICATIONS[line.command]}.{line.command}")
+        else:
+            module = import_module(f"encoderlab.commands.{line.command}")
+        run_command = getattr(module, line.command)
         if not gc.isenabled():  # what the modules hold is no garbage: a collection that visits it all takes 0.1 s
             gc.freeze()
             gc.enable()

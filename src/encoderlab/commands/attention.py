@@ -9,11 +9,11 @@ import torch
 from encoderlab.config.commands import AttentionConfig
 from encoderlab.data.examples import Example
 from encoderlab.errors import SettingError
+from encoderlab.models.explain import selected_examples
+from encoderlab.models.folder import open_model
+from encoderlab.models.model import Model
 from encoderlab.reports.blocks import Block, Heading, Plot, write_html
 from encoderlab.reports.plots import attention_plot, write_png
-from encoderlab.runs.explain import selected_examples
-from encoderlab.runs.model import Model
-from encoderlab.runs.model_folder import open_model
 from encoderlab.runs.records import record_start
 from encoderlab.runs.run import Run, check_free
 from encoderlab.tasks.rows import ExampleRows

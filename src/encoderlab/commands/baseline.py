@@ -8,10 +8,10 @@ from encoderlab.baselines.supervised import baselines, probes, targets_of
 from encoderlab.config.commands import BaselineConfig, TableFormat
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import scores_of_predictions
+from encoderlab.models.folder import load_model
+from encoderlab.models.frozen import frozen_vectors, vectors_by_layer
 from encoderlab.reports.baselines import show_baselines
 from encoderlab.reports.blocks import json_safe
-from encoderlab.runs.frozen import frozen_vectors, vectors_by_layer
-from encoderlab.runs.model_folder import load_model
 from encoderlab.system.device import set_up_compute
 
 SEED = 0  # of the bootstrap

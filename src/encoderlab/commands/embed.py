@@ -14,10 +14,10 @@ from encoderlab.data.formats import Format
 from encoderlab.data.remote import local_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.config_json import default_prompt, modules_left_out, sentence_pooling
-from encoderlab.model.config import Pooling
-from encoderlab.runs import inputs
-from encoderlab.runs.model import Model
-from encoderlab.runs.model_folder import model_folder, open_model
+from encoderlab.models import inputs
+from encoderlab.models.folder import model_folder, open_model
+from encoderlab.models.model import Model
+from encoderlab.network.config import Pooling
 from encoderlab.system.files import written_whole
 from encoderlab.system.messages import rows_done, say
 

@@ -19,15 +19,15 @@ from encoderlab.data.token_store import tokenize_examples
 from encoderlab.errors import DataError, UserError
 from encoderlab.metrics.pretraining import PretrainingScores
 from encoderlab.metrics.scores import PredictionScores, SplitScores
+from encoderlab.models.explain import word_importance
+from encoderlab.models.folder import open_model
+from encoderlab.models.model import Model
 from encoderlab.reports.slices import scores_by_column
 from encoderlab.reports.training import build_report, show_report, write_encoder_report, write_report
-from encoderlab.runs.explain import word_importance
 from encoderlab.runs.finish import pretraining_report
 from encoderlab.runs.fit import Result
 from encoderlab.runs.gate import compared, open_older, refuse_worse
 from encoderlab.runs.load_data import DocumentTokens, TextTokens, load_documents
-from encoderlab.runs.model import Model
-from encoderlab.runs.model_folder import open_model
 from encoderlab.runs.records import record_start, run_facts, summary_of
 from encoderlab.runs.run import Run, check_free
 from encoderlab.system.messages import print_lines, say

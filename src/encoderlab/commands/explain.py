@@ -3,10 +3,10 @@
 import sys
 
 from encoderlab.config.commands import ExplainConfig
+from encoderlab.models.explain import selected_examples, word_importance
+from encoderlab.models.folder import open_model
 from encoderlab.reports.blocks import show, write_html_json
 from encoderlab.reports.explanation import explanation_blocks
-from encoderlab.runs.explain import selected_examples, word_importance
-from encoderlab.runs.model_folder import open_model
 from encoderlab.runs.records import record_start
 from encoderlab.runs.run import Run, check_free
 

@@ -16,10 +16,9 @@ from encoderlab.config.commands import PredictConfig, PredictionFormat, Probabil
 from encoderlab.data.examples import Example, Split, texts_of
 from encoderlab.errors import SettingError, one_line
 from encoderlab.metrics.comparison import SEPARATOR
-from encoderlab.reports import wording
-from encoderlab.reports.predictions import carried_names, cell
-from encoderlab.runs import inputs
-from encoderlab.runs.kept_answers import (
+from encoderlab.models import inputs
+from encoderlab.models.folder import model_folder, open_model
+from encoderlab.models.kept_predictions import (
     Answers,
     KeptAnswers,
     fingerprint_of_model,
@@ -27,9 +26,8 @@ from encoderlab.runs.kept_answers import (
     partial_of,
     threads_of_partial,
 )
-from encoderlab.runs.model import Model, unless_blank
-from encoderlab.runs.model_folder import model_folder, open_model
-from encoderlab.runs.row_files import (
+from encoderlab.models.model import Model, unless_blank
+from encoderlab.models.row_files import (
     WRITERS,
     Row,
     check_output,
@@ -40,6 +38,8 @@ from encoderlab.runs.row_files import (
     types_of,
     without_formulas,
 )
+from encoderlab.reports import wording
+from encoderlab.reports.predictions import carried_names, cell
 from encoderlab.system.messages import RowsDone, rows_done
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import UNLIKE_TRAINING, UNSURE

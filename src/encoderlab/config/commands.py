@@ -9,7 +9,7 @@ from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.formats import Dialect, Quoting, refuse_other_headers, refuse_unknown
 from encoderlab.data.tokenizer_config import TokenizerConfig
 from encoderlab.errors import SettingError
-from encoderlab.model.config import ModelChoice, ModelConfig
+from encoderlab.network.config import ModelChoice, ModelConfig
 from encoderlab.settings import CACHE, REQUIRED, check_settings, setting
 from encoderlab.shipped import SHIPPED
 from encoderlab.system.files import expanded

@@ -34,7 +34,7 @@ from encoderlab.data.files import FilesDataset
 from encoderlab.data.hub import HubDataset, WikipediaDataset
 from encoderlab.data.tokenizer_config import AsPretrainedTokenizer, PretrainedConfig, SymbolsConfig, WordPieceConfig
 from encoderlab.errors import SettingError, closest
-from encoderlab.model.config import AsPretrained, ModelConfig, TransformersConfig
+from encoderlab.network.config import AsPretrained, ModelConfig, TransformersConfig
 from encoderlab.settings import required_setting, uninterpolated
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.contrastive import ContrastiveConfig

@@ -18,7 +18,7 @@ from encoderlab.errors import SettingError
 from encoderlab.settings import setting
 
 if TYPE_CHECKING:
-    from encoderlab.model.config import TargetKind
+    from encoderlab.network.config import TargetKind
 
 CLINC150 = Path(__file__).parent / "intents" / "clinc150.parquet"  # licence and origin: LICENSE.md beside it
 ARTICLES = Path(__file__).parent / "articles" / "articles.parquet"  # sources and licences: LICENSE.md beside it

@@ -19,7 +19,7 @@ from encoderlab.errors import DataError, closest
 from encoderlab.settings import typed, typed_list
 
 if TYPE_CHECKING:
-    from encoderlab.model.config import TargetKind
+    from encoderlab.network.config import TargetKind
 
 _LONGEST_NAME = 40  # characters of a column's name; longer ones are probably texts
 CARRIED = "+"  # before the names of columns that are only carried along

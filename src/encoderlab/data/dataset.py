@@ -24,7 +24,7 @@ from encoderlab.settings import check_settings, setting
 if TYPE_CHECKING:
     from encoderlab.data.columns import Columns, RawRows
     from encoderlab.data.formats import Dialect
-    from encoderlab.model.config import TargetKind
+    from encoderlab.network.config import TargetKind
 
 
 class Pack(Enum):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import datasets
     import pyarrow as pa
 
-    from encoderlab.model.config import TargetKind
+    from encoderlab.network.config import TargetKind
 
     Table = datasets.Dataset | pa.Table
 

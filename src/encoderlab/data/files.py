@@ -23,7 +23,7 @@ from encoderlab.system.messages import say, say_once
 
 if TYPE_CHECKING:
     from encoderlab.data.columns import Columns, RawRows
-    from encoderlab.model.config import TargetKind
+    from encoderlab.network.config import TargetKind
 
 _END = 2**16  # bytes
 _ROWS_LOOKED_AT = 200  # to tell texts from other columns

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from encoderlab.data.dataset import ColumnDataset
-    from encoderlab.model.config import TargetKind
+    from encoderlab.network.config import TargetKind
 
 
 def guessed_columns(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import datasets
 
     from encoderlab.data.columns import Columns, RawRows
-    from encoderlab.model.config import TargetKind
+    from encoderlab.network.config import TargetKind
 
 logger = logging.getLogger(__name__)
 _HIDDEN = "-1"  # an unknown label, as in the test splits of GLUE

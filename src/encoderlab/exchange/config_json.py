@@ -23,7 +23,7 @@ from encoderlab.exchange.families import (
     FamilyFormat,
 )
 from encoderlab.exchange.weights import LARGEST_JSON, read_config
-from encoderlab.model.config import HeadSizes, ModelConfig, Pooling, TargetKind
+from encoderlab.network.config import HeadSizes, ModelConfig, Pooling, TargetKind
 from encoderlab.system.records import json_of
 
 PAIR_LABELS = ["follows", "random"]  # the classes of BERT's pair head, in the order of its own code

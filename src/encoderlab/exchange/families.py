@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from encoderlab.exchange.modernbert import modernbert_fields, modernbert_settings
-from encoderlab.model.config import (
+from encoderlab.network.config import (
     Activation,
     Family,
     Head,

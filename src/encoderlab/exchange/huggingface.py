@@ -29,9 +29,9 @@ from encoderlab.exchange.families import (
     FamilyFormat,
 )
 from encoderlab.exchange.weights import check_shapes, read_config, weights_of
-from encoderlab.model.config import Activation, HeadSizes, ModelConfig, Pairs, Pooling, Positions
-from encoderlab.model.heads import weight_shapes
-from encoderlab.model.layers import SinusoidalPositions
+from encoderlab.network.config import Activation, HeadSizes, ModelConfig, Pairs, Pooling, Positions
+from encoderlab.network.heads import weight_shapes
+from encoderlab.network.layers import SinusoidalPositions
 
 _BUFFERS = ("position_ids", "token_type_ids")  # buffers in older checkpoints that nothing reads
 POOL = {"pool.dense.weight": 2, "pool.dense.bias": 1}  # names and dimensions

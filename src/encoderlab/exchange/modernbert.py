@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from encoderlab.errors import DataError
-from encoderlab.model.config import ModelConfig, Pooling
+from encoderlab.network.config import ModelConfig, Pooling
 
 BIASES = ("attention_bias", "mlp_bias", "norm_bias")
 LOCAL = "sliding_attention"

@@ -23,9 +23,9 @@ from torch.onnx.errors import OnnxExporterError
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.config import WindowPooling
-from encoderlab.model.heads import EncoderWithHeads, pool_windows
-from encoderlab.model.packing import FIRST_TOKENS, attendable
+from encoderlab.network.config import WindowPooling
+from encoderlab.network.heads import EncoderWithHeads, pool_windows
+from encoderlab.network.packing import FIRST_TOKENS, attendable
 
 if TYPE_CHECKING:
     import onnx

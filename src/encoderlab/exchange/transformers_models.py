@@ -1,6 +1,6 @@
 """Models of transformers whose encoder ours cannot be: reads their folders, and writes folders that they open.
 
-Their encoders stay as they are (`model/transformers_encoder.py`). A head of theirs is read, and ours written, only if
+Their encoders stay as they are (`network/transformers_encoder.py`). A head of theirs is read, and ours written, only if
 the other computes the same, which is tried. No code of a folder is run, and no weight that is used is drawn at random.
 """
 
@@ -22,10 +22,10 @@ from encoderlab.exchange.config_json import PROBLEM_TYPES, HuggingFaceModel, lab
 from encoderlab.exchange.families import BY_MODEL_TYPE
 from encoderlab.exchange.huggingface import POOL, read_huggingface, to_huggingface
 from encoderlab.exchange.weights import read_config, weights_of
-from encoderlab.model.config import HeadSizes, Pairs, Pooling, TransformersConfig, check_sizes
-from encoderlab.model.heads import EncoderWithHeads, without_weights
-from encoderlab.model.layers import NothingDrawn
-from encoderlab.model.transformers_encoder import n_segments, reach, stack, transformers_config, without_code
+from encoderlab.network.config import HeadSizes, Pairs, Pooling, TransformersConfig, check_sizes
+from encoderlab.network.heads import EncoderWithHeads, without_weights
+from encoderlab.network.layers import NothingDrawn
+from encoderlab.network.transformers_encoder import n_segments, reach, stack, transformers_config, without_code
 
 # How the classifiers of a type pool, where ours can; others start with the mean.
 BY_TANH = ("albert", "data2vec-text", "ernie", "esm", "esmc", "gte", "ibert", "jina_embeddings_v3", "layoutlm")

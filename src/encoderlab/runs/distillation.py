@@ -27,13 +27,19 @@ from encoderlab.data.examples import Example, TextExample
 from encoderlab.data.remote import local_file
 from encoderlab.data.token_store import tokenize_examples
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.config import ModelConfig, Positions
-from encoderlab.model.heads import MeanPool
-from encoderlab.model.packing import attendable
-from encoderlab.runs.inputs import unlabelled_texts
-from encoderlab.runs.model import POOLINGS, Model
-from encoderlab.runs.model_folder import open_model
-from encoderlab.runs.pretrained import TOKEN_TABLE, encoder_folder, load_pretrained, vocabulary_difference, weights_hash
+from encoderlab.models.folder import open_model
+from encoderlab.models.inputs import unlabelled_texts
+from encoderlab.models.model import POOLINGS, Model
+from encoderlab.models.pretrained import (
+    TOKEN_TABLE,
+    encoder_folder,
+    load_pretrained,
+    vocabulary_difference,
+    weights_hash,
+)
+from encoderlab.network.config import ModelConfig, Positions
+from encoderlab.network.heads import MeanPool
+from encoderlab.network.packing import attendable
 from encoderlab.settings import required_setting
 from encoderlab.system.device import Compute
 from encoderlab.system.files import sha256_of

@@ -15,16 +15,16 @@ from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
 from encoderlab.metrics.pretraining import PretrainingScores
 from encoderlab.metrics.scores import PredictionScores, SplitScores
+from encoderlab.models.explain import word_importance
+from encoderlab.models.folder import save_model
+from encoderlab.models.frozen import SHORTEST_RUN, frozen_vectors
+from encoderlab.models.model import Model, Provenance
 from encoderlab.reports import training as reports
 from encoderlab.reports.cards import model_card
 from encoderlab.reports.facts import conflicting_rows, labels_alike, shared_rows
 from encoderlab.reports.slices import scores_by_column
-from encoderlab.runs.explain import word_importance
 from encoderlab.runs.fit import Result
-from encoderlab.runs.frozen import SHORTEST_RUN, frozen_vectors
 from encoderlab.runs.load_data import pair_facts
-from encoderlab.runs.model import Model, Provenance
-from encoderlab.runs.model_folder import save_model
 from encoderlab.runs.prepare import PreparedRun
 from encoderlab.runs.records import run_facts, summary_of
 from encoderlab.runs.run import Run

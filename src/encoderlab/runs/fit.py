@@ -22,8 +22,8 @@ from torch import Tensor
 
 from encoderlab.errors import DataError, one_line
 from encoderlab.metrics.scores import SplitScores, is_lower_better
+from encoderlab.models.model import Model
 from encoderlab.runs.journal import Journal, Progress, in_words, note_on_gap
-from encoderlab.runs.model import Model
 from encoderlab.runs.resume import most_between_logged_steps
 from encoderlab.runs.run import Run
 from encoderlab.system.device import ThreadsByLoad

@@ -27,13 +27,13 @@ from encoderlab.metrics.comparison import Difference, paired_difference
 from encoderlab.metrics.intervals import WILSON_Z
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.texts import ClassificationScores, classification_scores
-from encoderlab.model.heads import OF_ALL_TOKENS
+from encoderlab.models.frozen import SHORTEST_RUN, set_linear_head
+from encoderlab.models.model import Model
+from encoderlab.network.heads import OF_ALL_TOKENS
 from encoderlab.reports.wording import words_of
 from encoderlab.runs.fit import Result, TrainState, fit
 from encoderlab.runs.fit_branch import OutOfFold, logits_of
-from encoderlab.runs.frozen import SHORTEST_RUN, set_linear_head
 from encoderlab.runs.journal import in_words
-from encoderlab.runs.model import Model
 from encoderlab.runs.resume import continues_from_checkpoint
 from encoderlab.runs.run import Run
 from encoderlab.runs.settle import has_few_rows

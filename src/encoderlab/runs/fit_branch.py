@@ -25,9 +25,9 @@ from encoderlab.metrics.comparison import paired_difference
 from encoderlab.metrics.pooling import fitted_scale, fitted_weight, losses_of, pooled
 from encoderlab.metrics.scores import PredictionScores, is_lower_better
 from encoderlab.metrics.texts import ClassificationScores, LabelSetScores
-from encoderlab.runs.branch import LinearBranch, in_units, outputs_of, small
-from encoderlab.runs.frozen import SHORTEST_RUN
-from encoderlab.runs.model import Model
+from encoderlab.models.branch import LinearBranch, in_units, outputs_of, small
+from encoderlab.models.frozen import SHORTEST_RUN
+from encoderlab.models.model import Model
 from encoderlab.tasks.regression import Regression
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import Task, TextTaskConfig

@@ -28,9 +28,9 @@ from encoderlab.data.examples import Example, Split, TextExample, key_of, text_o
 from encoderlab.data.token_store import tokenize_examples
 from encoderlab.errors import SettingError
 from encoderlab.linear.model import quietly
-from encoderlab.runs.frozen import cached_vectors, logistic_regression
-from encoderlab.runs.inputs import unlabelled_texts, with_text
-from encoderlab.runs.model import Model
+from encoderlab.models.frozen import cached_vectors, logistic_regression
+from encoderlab.models.inputs import unlabelled_texts, with_text
+from encoderlab.models.model import Model
 from encoderlab.system.device import Compute
 from encoderlab.tasks.rows import ExampleRows, followed_by
 from encoderlab.training.batches import Rows

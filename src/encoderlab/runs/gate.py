@@ -12,9 +12,9 @@ from encoderlab.config.commands import EvalConfig
 from encoderlab.data.examples import Split, WordsExample
 from encoderlab.errors import SettingError, UserError
 from encoderlab.metrics.scores import PredictionScores, is_lower_better
+from encoderlab.models.folder import open_model
+from encoderlab.models.model import Model
 from encoderlab.reports import wording
-from encoderlab.runs.model import Model
-from encoderlab.runs.model_folder import open_model
 from encoderlab.settings import without_folders
 
 

@@ -19,15 +19,15 @@ from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import SettingError
-from encoderlab.model.config import ModelConfig, Pairs
+from encoderlab.models.frozen import set_linear_head
+from encoderlab.models.model import Model, build_network
+from encoderlab.models.pretrained import load_into, load_start, shape_for, tokenizer_for
+from encoderlab.network.config import ModelConfig, Pairs
 from encoderlab.reports.facts import show_survey
 from encoderlab.reports.training import show_pairs
 from encoderlab.runs.fit_best import HeadAlone, prepare_head_alone, wants_linear_head
 from encoderlab.runs.fit_branch import OutOfFold, check_linear_weight
-from encoderlab.runs.frozen import set_linear_head
 from encoderlab.runs.load_data import TextTokens, Tokens, load_data, pair_facts, splits_to_score, tokenize
-from encoderlab.runs.model import Model, build_network
-from encoderlab.runs.pretrained import load_into, load_start, shape_for, tokenizer_for
 from encoderlab.runs.records import open_run
 from encoderlab.runs.resume import Began, began, continues_from_checkpoint, settings_to_run_with
 from encoderlab.runs.run import Run

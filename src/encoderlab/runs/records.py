@@ -27,9 +27,9 @@ from encoderlab.data.data import Data
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.documents import Documents
 from encoderlab.errors import DataError, UserError
+from encoderlab.models.folder import model_folder
+from encoderlab.models.model import Model
 from encoderlab.reports.cards import HUB_NAME, stated_metadata
-from encoderlab.runs.model import Model
-from encoderlab.runs.model_folder import model_folder
 from encoderlab.runs.resume import ONLY_PLACES, environment_of, plain
 from encoderlab.runs.run import Run
 from encoderlab.settings import flat_settings, without_folders

@@ -26,7 +26,7 @@ from encoderlab.system.records import json_of
 if TYPE_CHECKING:
     import numpy as np
 
-    from encoderlab.runs.model import Model
+    from encoderlab.models.model import Model
 
 COMBINATIONS = "multirun.yaml"  # in the folder of a sweep
 JOURNAL = "search.journal"  # in the folder of a search
@@ -128,7 +128,7 @@ class Run:
     @cached_property
     def model(self) -> Model:
         """Return the model of a finished run. Raises DataError if it is damaged or missing."""
-        from encoderlab.runs.model_folder import load_model
+        from encoderlab.models.folder import load_model
 
         return load_model(self.folder, self.device)
 

@@ -17,9 +17,9 @@ from encoderlab.metrics.calibration import LEAST_ROWS, fit_temperature
 from encoderlab.metrics.novelty import Novelty, fit_novelty
 from encoderlab.metrics.scores import PredictionScores, SplitScores
 from encoderlab.metrics.texts import ClassificationScores
-from encoderlab.runs.branch import THRESHOLDS
+from encoderlab.models.branch import THRESHOLDS
+from encoderlab.models.model import Model
 from encoderlab.runs.fit_branch import FittedLinear, choose_branch, held_out_of, parts
-from encoderlab.runs.model import Model
 from encoderlab.tasks.classification import Classification
 from encoderlab.tasks.rows import ExampleRows, PartOfRows
 from encoderlab.training.batches import Rows

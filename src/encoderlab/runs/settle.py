@@ -35,7 +35,7 @@ from encoderlab.config.commands import AnyRunConfig, RunConfig
 from encoderlab.data.data import VALIDATION_FRACTION
 from encoderlab.data.survey import SplitSurvey
 from encoderlab.errors import SettingError
-from encoderlab.model.config import ModelConfig, Pairs, Pooling
+from encoderlab.network.config import ModelConfig, Pairs, Pooling
 from encoderlab.tasks.classification import is_uneven
 from encoderlab.tasks.task import TaskConfig
 from encoderlab.training.batches import initial_micro_batches

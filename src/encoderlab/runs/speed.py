@@ -17,8 +17,8 @@ from time import perf_counter
 import torch
 
 from encoderlab.batch import Batch
+from encoderlab.models.model import Model
 from encoderlab.runs.fit import TrainState
-from encoderlab.runs.model import Model
 from encoderlab.system.device import PRECISION_NAMES, Compute
 from encoderlab.system.processes import stop_if_interrupted
 from encoderlab.training.batches import Rows, RowStream

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from encoderlab.errors import SettingError
-from encoderlab.model.config import HeadSizes
+from encoderlab.network.config import HeadSizes
 from encoderlab.settings import setting
 from encoderlab.tasks.task import (
     BALANCED,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from encoderlab.model.config import HeadSizes, TargetKind
+from encoderlab.network.config import HeadSizes, TargetKind
 from encoderlab.settings import setting
 from encoderlab.tasks.classification import weights_by_label
 from encoderlab.tasks.task import (
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from encoderlab.data.tokenizers import Tokenizer
     from encoderlab.metrics.scores import SplitScores
     from encoderlab.metrics.texts import LabelSetMetrics
-    from encoderlab.model.heads import EncoderWithHeads
+    from encoderlab.network.heads import EncoderWithHeads
     from encoderlab.tasks.rows import Targets
     from encoderlab.training.loss import LabelWeights
 

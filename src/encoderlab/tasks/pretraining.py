@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from encoderlab.errors import DataError, SettingError
-from encoderlab.model.config import HeadSizes
+from encoderlab.network.config import HeadSizes
 from encoderlab.settings import setting
 from encoderlab.tasks.task import INSTEAD, RowPrediction, Task, TaskConfig
 

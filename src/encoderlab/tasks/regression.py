@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from encoderlab.model.config import HeadSizes, TargetKind
+from encoderlab.network.config import HeadSizes, TargetKind
 from encoderlab.settings import setting
 from encoderlab.tasks.task import (
     NO_ABSTENTION,

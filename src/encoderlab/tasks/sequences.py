@@ -16,7 +16,7 @@ from encoderlab.data.token_store import TokenStore, indices_of
 
 if TYPE_CHECKING:
     from encoderlab.data.tokenizers import Tokenizer
-    from encoderlab.model.config import WindowPooling
+    from encoderlab.network.config import WindowPooling
 
 OVERLAP = 0.25  # least share of a window that overlaps the next, unless that would take more windows than allowed
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from encoderlab.errors import SettingError
-from encoderlab.model.config import HeadSizes, TargetKind
+from encoderlab.network.config import HeadSizes, TargetKind
 from encoderlab.settings import setting
 from encoderlab.tasks.classification import class_weights
 from encoderlab.tasks.task import (

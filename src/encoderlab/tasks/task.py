@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from encoderlab.errors import DataError, SettingError, closest
-from encoderlab.model.config import HeadSizes, TargetKind
+from encoderlab.network.config import HeadSizes, TargetKind
 from encoderlab.settings import REQUIRED, check_settings, setting
 from encoderlab.system.own_functions import EXAMPLE, OwnFunction, function_name, is_dotted, own_function
 from encoderlab.tasks.sequences import SequenceFormat, Windowing
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from encoderlab.metrics.calibration import ThresholdRule
     from encoderlab.metrics.own import OwnScore
     from encoderlab.metrics.scores import Metrics, PredictionScores, SplitScores
-    from encoderlab.model.heads import EncoderWithHeads
+    from encoderlab.network.heads import EncoderWithHeads
     from encoderlab.tasks.rows import ExampleRows, Targets
     from encoderlab.training.config import TrainingConfig
     from encoderlab.training.loss import LabelWeights, LossForm

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 import numpy as np
 
 from encoderlab.errors import DataError
-from encoderlab.model.config import HeadSizes
+from encoderlab.network.config import HeadSizes
 from encoderlab.settings import setting
 from encoderlab.tasks.pretraining import DocumentTaskConfig, Pretraining
 from encoderlab.tasks.task import INSTEAD, RowPrediction, Task, TaskConfig
@@ -100,7 +100,7 @@ class TeacherVectors(Encoding):
         """Return `batch` with the teacher's vectors. Raises DataError if there is no teacher."""
         import torch
 
-        from encoderlab.model.packing import places_of
+        from encoderlab.network.packing import places_of
 
         if self.teacher is None:
             problem = (

@@ -29,7 +29,7 @@ import torch
 
 from encoderlab.batch import Batch, Contrast
 from encoderlab.errors import TrainingError
-from encoderlab.model.config import ModelConfig
+from encoderlab.network.config import ModelConfig
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.training.config import CONTRAST_TEMPERATURE, Batching, TrainingConfig, steps_per_epoch
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from encoderlab.batch import Batch
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.network.heads import EncoderWithHeads
 from encoderlab.system.device import Compute
 from encoderlab.training.config import Compile
 

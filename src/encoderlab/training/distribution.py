@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.network.heads import EncoderWithHeads
 from encoderlab.system.processes import Processes
 from encoderlab.training.checkpoint import weights_of
 from encoderlab.training.config import Sharding, TrainingConfig

@@ -46,7 +46,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.network.heads import EncoderWithHeads
 
 LARGE_TABLE = 2**26  # bytes
 FEWEST_LEFT_OUT = 1_000  # rows: the work on fewer is not noticed

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from encoderlab.errors import SettingError
-from encoderlab.model.heads import EncoderWithHeads
+from encoderlab.network.heads import EncoderWithHeads
 from encoderlab.training.config import ALL_LAYERS, Optimizer, Schedule, TrainingConfig
 
 BETA1 = 0.9  # AdamW's decay of the running mean of gradients

@@ -1,0 +1,1 @@
+"""What is done with models and runs: nothing inside imports it."""

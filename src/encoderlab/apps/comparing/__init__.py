@@ -1,0 +1,1 @@
+"""Many runs from one command line, and runs side by side."""

@@ -1,0 +1,1 @@
+"""What a file holds, and how far its texts are from those of a run."""

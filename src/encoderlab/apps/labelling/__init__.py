@@ -1,0 +1,1 @@
+"""Which texts to label next, and labelling them in the browser."""

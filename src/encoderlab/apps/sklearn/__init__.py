@@ -1,0 +1,1 @@
+"""scikit-learn's estimators that learn from texts."""

@@ -1,1 +1,0 @@
-"""scikit-learn estimators that learn from texts: a classifier and a regressor."""

@@ -1,0 +1,180 @@
+"""Rows that a command writes: csv, an object per line, Parquet or an Excel sheet, to a file or to standard output."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from encoderlab.config.commands import OutputConfig, PredictionFormat
+from encoderlab.data.examples import JOINT
+from encoderlab.errors import DataError, SettingError, printable
+from encoderlab.models.sheets import refuse_many_rows, write_sheet
+from encoderlab.reports.blocks import json_safe
+from encoderlab.reports.predictions import cell, in_json, quoting_writer
+from encoderlab.system.files import atomic_write
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Row = dict[str, Any]  # the cells of a row by column
+Types = Mapping[str, "pyarrow.DataType"]  # of the input's columns
+
+ENDINGS = {f".{form.name}": form for form in PredictionFormat}
+NOT_WRITTEN = (".tsv", ".json", ".xls", ".gz", ".zst")  # as people might expect
+BINARY = (PredictionFormat.parquet, PredictionFormat.xlsx)
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins with one of them is computed by spreadsheets
+ROWS_IN_A_GROUP = 4096  # of a Parquet file: this many are in memory at a time
+
+
+def check_output(config: OutputConfig) -> None:
+    """Raise SettingError if the file to write is there already, and is not to be replaced."""
+    if config.output is not None and _is_in_the_way(Path(config.output)) and not config.overwrite:
+        remedy = "Choose another name, or set overwrite=true"
+        raise SettingError(f"output={config.output} already exists", remedy=remedy)
+
+
+def _is_in_the_way(path: Path) -> bool:
+    """Return whether there is a file that writing would replace; a device, such as /dev/stdout, takes what it gets."""
+    return path.exists() and (path.is_file() or path.is_dir())
+
+
+def _written(path: Path) -> AbstractContextManager[Path]:
+    """Return a context with the path to write to: a file appears whole, a device or a pipe is written as it is."""
+    return nullcontext(path) if path.exists() and not path.is_file() else atomic_write(path)
+
+
+def format_to_write(form: PredictionFormat | None, output: str | None) -> PredictionFormat:
+    """Return the format that is set, or that of `output`'s extension. Raises SettingError if it cannot be written."""
+    form = form or format_by_name(output, "Choose one of these, or set format")
+    if form in BINARY and output is None:
+        problem = f"format={form.name} cannot be written to standard output"
+        raise SettingError(problem, remedy=f"Set output=FILE.{form.name}")
+    return form
+
+
+def check_size(form: PredictionFormat, n_rows: int | None, output: str | None) -> None:
+    """Raise DataError if a file of this format cannot hold so many rows (None: it is not known yet)."""
+    if form is PredictionFormat.xlsx:
+        refuse_many_rows(n_rows, output)
+
+
+def format_by_name(output: str | None, remedy: str) -> PredictionFormat:
+    """Return the format of a file's extension, or csv. Raises SettingError, with `remedy`, if it cannot be written."""
+    extension = Path(output or "").suffix.lower()
+    if extension in NOT_WRITTEN:
+        problem = f"Rows cannot be written as {extension} ({output})"
+        raise SettingError(problem, allowed=", ".join(ENDINGS), remedy=remedy)
+    return ENDINGS.get(extension, PredictionFormat.csv)
+
+
+def types_of(carried: Any) -> Types:
+    """Return the types of an input's columns (None: there are none)."""
+    schema = [] if carried is None else carried.features.arrow_schema
+    return {column.name: column.type for column in schema}
+
+
+def printable_row(value: Any) -> Any:
+    """Return a row or a value of it for a terminal, which would obey the control characters in a text."""
+    if isinstance(value, dict):
+        return {printable(name): printable_row(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [printable_row(one) for one in value]
+    return printable(value) if isinstance(value, str) else value
+
+
+def without_formulas(row: Row) -> Row:
+    """Return the row with an apostrophe before each text that a spreadsheet would compute, and before such names."""
+    unsafe = lambda value: isinstance(value, str) and value.startswith(FORMULAS)  # noqa: E731
+    return {f"'{name}" if unsafe(name) else name: f"'{one}" if unsafe(one) else one for name, one in row.items()}
+
+
+def _write_csv(file: TextIO, rows: Iterator[Row], types: Types, columns: Sequence[str]) -> None:
+    """Write a header and the rows, each as soon as it is known."""
+    writer = quoting_writer(file)
+    first = next(rows, None)
+    csv.writer(file, lineterminator="\n").writerow(columns if first is None else first)
+    for row in chain([] if first is None else [first], rows):
+        writer.writerow(map(cell, row.values()))
+
+
+def _write_jsonl(file: TextIO, rows: Iterator[Row], types: Types, columns: Sequence[str]) -> None:
+    """Write one object per line, each as soon as it is known; numbers that JSON does not know, such as NaN, as null."""
+    for row in rows:
+        try:
+            line = json.dumps(row, ensure_ascii=False, default=in_json, allow_nan=False)
+        except ValueError:
+            line = json.dumps(json_safe(row), ensure_ascii=False, default=in_json)
+        file.write(line + "\n")
+
+
+def _write_parquet(file: TextIO, rows: Iterator[Row], types: Types, columns: Sequence[str]) -> None:
+    """Write the cells, one group of rows at a time; columns of the input keep their `types`."""
+    import pyarrow
+    import pyarrow.parquet
+
+    group = list(islice(rows, ROWS_IN_A_GROUP))
+    kinds = {}
+    for name in group[0] if group else columns:
+        known = (row[name] for row in group if row[name] is not None)  # a blank text has no prediction
+        example = next(known, None)
+        is_number = name.startswith("probability") if example is None else isinstance(example, float)
+        kinds[name] = types.get(name, pyarrow.float64() if is_number else pyarrow.string())
+    schema = pyarrow.schema(kinds)
+    with pyarrow.parquet.ParquetWriter(file.buffer, schema) as writer:
+        while group:
+            writer.write_table(pyarrow.Table.from_pylist(group, schema=schema))
+            group = list(islice(rows, ROWS_IN_A_GROUP))
+
+
+def _write_xlsx(file: TextIO, rows: Iterator[Row], types: Types, columns: Sequence[str]) -> None:
+    write_sheet(file.buffer, rows, columns)
+
+
+# Each writes rows, whose cells are single values (except in jsonl); `columns` are the header if there are none.
+WRITERS = dict(zip(PredictionFormat, (_write_csv, _write_jsonl, _write_parquet, _write_xlsx), strict=True))
+
+
+def write_label_studio(file: TextIO, rows: Iterator[Row], text_columns: Sequence[str]) -> None:
+    """Write the tasks that Label Studio imports, whose data are the cells that hold something."""
+    before = "[\n"
+    for row in rows:
+        data = {name: value for name, value in row.items() if value is not None}
+        file.write(before + json.dumps({"data": data}, ensure_ascii=False, default=in_json))
+        before = ",\n"
+    file.write("\n]\n")
+
+
+def write_doccano(file: TextIO, rows: Iterator[Row], text_columns: Sequence[str]) -> None:
+    """Write the lines that doccano imports: the text, its labels, of which there are none, and metadata."""
+    for row in rows:
+        text = JOINT.join(str(row[name]) for name in text_columns)
+        others = {name: value for name, value in row.items() if name not in text_columns and value is not None}
+        line = {**others, "text": text, "label": []}
+        file.write(json.dumps(line, ensure_ascii=False, default=in_json) + "\n")
+
+
+@contextmanager
+def output_file(path: str | None) -> Iterator[TextIO]:
+    """Open standard output, or a file that appears whole or not at all. Raises DataError."""
+    try:
+        if path is None:
+            yield sys.stdout
+            sys.stdout.flush()
+        else:
+            with _written(Path(path)) as target, target.open("w", encoding="utf-8", newline="") as file:
+                yield file
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if path is None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # otherwise Python tries again at exit
+        where = "Standard output" if path is None else f"output={path}"
+        remedy = f"Free space, or {'set output=FILE' if path is None else 'choose another folder'}"
+        raise DataError(f"{where} cannot be written: {error.strerror}", remedy=remedy) from None

@@ -1,1 +1,0 @@
-"""Many runs from one command line: every combination, or a search."""
