@@ -372,7 +372,7 @@ class ServeConfig(OpenRunConfig):
 
 
 @dataclass
-class SelectionConfig(OpenRunConfig):
+class ShownTextsConfig(OpenRunConfig):
     """The settings of commands that show a model at work on some texts."""
 
     text: str | None = setting(None, "One text to read.")
@@ -383,14 +383,14 @@ class SelectionConfig(OpenRunConfig):
 
 
 @dataclass
-class AttentionConfig(SelectionConfig):
+class AttentionConfig(ShownTextsConfig):
     """Plot attention maps: one figure per layer, and the arrays."""
 
     command: ClassVar[str] = "attention"
 
 
 @dataclass
-class ExplainConfig(SelectionConfig):
+class ExplainConfig(ShownTextsConfig):
     """Show which words support a prediction, and which count against it: on screen, and as a page."""
 
     command: ClassVar[str] = "explain"

@@ -68,6 +68,7 @@ def _finish_task(
         # the other processes have left
         alone = replace(model, processes=SINGLE_PROCESS)
         scores = {"train": alone.evaluate_predictions(prepared.rows["train"])}
+    # One split stands for the run: test, or the nearest to it that there is.
     split = reports.scored_split(scores)
 
     # What a reader of the scores should know about the run and the rows.
@@ -79,6 +80,8 @@ def _finish_task(
     if languages is not None:
         about_rows.append(languages.note(config.starts_from or ""))
     notes += [note for note in about_rows if note]
+
+    # What report.json says of the run besides scores, and the baselines on the same rows.
     init_from = config.starts_from
     summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
     summary |= {"not_logged": result.not_logged} if result.not_logged else {}
@@ -140,11 +143,15 @@ def _finish_encoder(
     """Save an encoder without a task, and write and show its report."""
     config = model.config
     rows: Mapping[str, Any] = prepared.rows
+
+    # What report.json says of the run besides scores.
     notes = [*result.notes, *prepared.notes, *prepared.data_notes]
     init_from = config.starts_from
     summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, init_from=init_from)
     summary |= {"not_logged": result.not_logged} if result.not_logged else {}
     summary["choices"] = [*result.notes, *prepared.notes]
+
+    # The scores, with what each kind of encoder is compared with: nothing, guesses, or its teacher.
     if isinstance(data, Data):
         report = reports.run_report({**summary, "data_notes": prepared.data_notes}, scores)
     elif isinstance(config.task, PretrainingConfig):
@@ -153,9 +160,13 @@ def _finish_encoder(
         teacher = str(getattr(config, "teacher", None))
         report = reports.run_report(summary, scores, teacher=teacher, pairs=pair_facts(rows["train"], data))
     facts = run_facts(run)
+
+    # The model comes before the report, which says that the run is finished.
     model.provenance = Provenance(result.checkpoint, bool(model.labels), data.fingerprints())
     save_model(model, run.model_folder, model_card(report, facts))
     reports.write_encoder_report(run.folder, report, facts)
+
+    # What to do with it now.
     folder = shlex.quote(str(run.folder))
     following = [
         f"encoderlab finetune task=intents init_from={folder}",

@@ -170,13 +170,18 @@ def _keep_weights(model: Model, run: Run, state: TrainState) -> tuple[dict[str, 
     """Put the best checkpoint's weights into the model, or leave the last ones; return which they are, and notes."""
     training = model.config.training
     progress = state.progress
+    # Why training ended before its last step.
     notes = []
     if progress.stops_early(training.patience) and progress.step < progress.total:
         evaluations = f"{progress.without_better} evaluations without a better score"
         notes.append(f"Stopped early at step {progress.step:,} of {progress.total:,}: {evaluations}")
+
+    # Without validation, or by request, the last step's weights are kept.
     last = {"step": progress.step, "chosen_by": "last step", "chosen_on": None}
     if training.keep is not Keep.best or not progress.best_step:
         return last, notes
+
+    # Otherwise those of the best step, which the network may hold already.
     is_loaded = progress.best_step == progress.step or _load(model, run, state, progress.best_step)
     if not is_loaded:
         notes.append(f"The best checkpoint, of step {progress.best_step:,}, was damaged, so the last step is used")
@@ -211,10 +216,14 @@ class TrainState:
         training = config.training
         self.model = model
         self.processes = model.processes
+
+        # A stream is read once, by all processes together.
         self.stream = train if isinstance(train, RowStream) else None
         if self.stream is not None:
             self.stream.share_with(self.processes)
         self.progress = Progress()
+
+        # The network, whole or sharded, and what trains it.
         self.distributed = distribute(model.network, training, self.processes, model.compute.device)
         optimizer = build_optimizer(self.distributed.network, training, model.compute.precision)
         self.record_decay = decay_recorder(self.distributed.network, optimizer)
@@ -227,6 +236,8 @@ class TrainState:
             label_weights=model.label_weights,
             form=model.task.loss_form(),
         )
+
+        # How far the run goes, and the batches on the way.
         compiled = model.compiled == COMPILED
         self.horizon = horizon_of(training, len(train), self.processes, compiled=compiled)
         self.per_epoch = steps_per_epoch(training, len(train))
@@ -267,6 +278,7 @@ class TrainState:
 
         Raises KeyError, TypeError, ValueError, AttributeError or RuntimeError if they are not those of this run.
         """
+        # Weights, and the optimizer's moments of them.
         if state["tokenizer"] != self.model.tokenizer.fingerprint:
             raise ValueError("it belongs to another tokenizer")
         with self.processes.connection_watched():
@@ -274,11 +286,15 @@ class TrainState:
         optimizer = self.learner.optimizer
         adapt_moments(state["optimizer"], state.get("token_rows"), self.distributed.network, optimizer)
         self.distributed.load_optimizer_state(optimizer, state["optimizer"])
+
+        # How far the run is, and in how many micro-batches it computes a step.
         self.progress = Progress(**state["progress"])
         self.horizon.resume(state["budget_spent"])
         if state["accumulate"] == self.model.config.training.accumulate:
             kept = MicroBatchCount(**state["micro_batches"])
             self.steps.micro_batches = replace(kept, open=kept.open and self.processes.size == 1)
+
+        # Where the stream and the random generators are.
         if self.stream is not None:
             self.stream.resume(state["stream"])
         device = self.model.compute.device

@@ -121,6 +121,8 @@ def began(config: RunConfig, processes: Processes) -> Began:
     def recorded() -> Began:  # read by the main process, as other machines may lack the folder
         run = Run(resume)
         record = environment_of(run)
+
+        # The same cores compute as they did, so that the run rounds as before.
         threads = training.threads
         precision = training.precision
         hardware = record["hardware"]
@@ -129,6 +131,8 @@ def began(config: RunConfig, processes: Processes) -> Began:
             threads = hardware["threads"]
         if precision is Precision.auto and same_machine and hardware.get("speeds"):
             precision = Precision[PRECISION_NAMES[getattr(torch, hardware["precision"])]]
+
+        # Micro-batches that memory has decided stay open, unless they are set now.
         accumulate = record.get("composed", {}).get("training", {}).get("accumulate")
         settled = read_record(run.config_file, lambda text: yaml_of(text)["training"]["accumulate"])
         if accumulate is not None or settled != training.accumulate:
@@ -156,6 +160,7 @@ def _latest_unfinished(config: AnyRunConfig) -> AnyRunConfig | None:
     """Return the settings of the latest unfinished run that agrees with `config`; None if there is none."""
     usual = (Path("outputs") / config.command / config.task.name).glob("*")
     folders = usual if config.run_dir is None else [Path(config.run_dir)]
+    # The newest comes first; a folder with a report is finished.
     unfinished = [run for run in map(Run, folders) if run.config_file.is_file() and not run.finished]
     for run in sorted(unfinished, key=lambda run: run.config_file.stat().st_mtime_ns, reverse=True):
         try:
@@ -175,11 +180,16 @@ def _merged(config: AnyRunConfig, run: Run, explicit: Collection[str] | None, ma
     """Return the run's settings, with those that may change as now set. Raises SettingError naming every other
     difference, or if the run is finished.
     """
+    # Another command's run, and one that has ended, cannot be resumed.
     record = environment_of(run)
     _check_unfinished(run, record, config.command)
+
+    # The run's own settings, as they were when it began: an edited file would make its report untrue.
     recorded = read_record(run.config_file, lambda text: settings_from_dict(yaml_of(text), type(config)))
     settings = dict(flat_settings(plain(recorded)))
     _refuse_edited(run, settings, record)
+
+    # What this line changes: hardware and logging may, what the steps so far depend on may not.
     changed = _changed(config, settings, record.get("composed", {}), explicit, may_change)
     _refuse_changes(run, settings, changed, may_change)
     return _apply(recorded, changed, config, run)
@@ -190,7 +200,10 @@ def _refuse_edited(run: Run, settings: Mapping[str, Any], record: Mapping[str, A
 
     A kill may have come between the two records of a start, so config.yaml may be that of the start before.
     """
+    # What each start of the run has recorded: the first, and each resumption.
     starts = [start["settled"] for start in (record, *record.get("resumed", [])) if "settled" in start]
+
+    # One of the last two must be what config.yaml says now.
     differing: list[str] = []
     for settled in starts[-2:]:
         began_with = dict(flat_settings(settled))

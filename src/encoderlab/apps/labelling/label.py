@@ -77,7 +77,7 @@ def label(config: LabelConfig) -> None:
             known = labelling.known()
             labelling.add(choose_round(config, vectors, known))
             labelling.add_checked(check_labels(config, vectors, known))
-            _serve(_Afternoon(labelling, form, _finetune_command(config, pool, output)), listening)
+            _serve(_LabellingSession(labelling, form, _finetune_command(config, pool, output)), listening)
 
 
 def _output_beside(source: Path) -> Path:
@@ -125,7 +125,7 @@ def _say_what_was_answered(labelling: Labelling) -> None:
         _say(f"{journal.path}: {counted(n_lost, 'answer')} to texts that are not in the file, or have a label there")
 
 
-class _Afternoon:
+class _LabellingSession:
     """The state of the page: the labels so far, the threads that choose, check and write, and what it has to say."""
 
     def __init__(self, labelling: Labelling, form: PredictionFormat, command: str) -> None:
@@ -242,33 +242,33 @@ class _Afternoon:
         }
 
 
-def _serve(afternoon: _Afternoon, listening: socket.socket) -> None:
+def _serve(session: _LabellingSession, listening: socket.socket) -> None:
     """Serve the page; at the end write the labels, and say where they are and how to finetune on them."""
-    journal = afternoon.labelling.journal
-    afternoon.write_answers(afternoon.labelling.answers)  # those before a kill
+    journal = session.labelling.journal
+    session.write_answers(session.labelling.answers)  # those before a kill
     try:
         print(f"{http.address_of(listening)}  (Ctrl-C stops it; the same line opens it again)", flush=True)
-        http.run_until_stopped(page_service(afternoon), listening)
+        http.run_until_stopped(page_service(session), listening)
     finally:
-        afternoon.end()
-        if afternoon.warning:
-            _say(afternoon.warning)
+        session.end()
+        if session.warning:
+            _say(session.warning)
         elif journal.answers:
-            n_labelled = counted(afternoon.labelling.n_labelled, "text")
-            line = f"Finetune now: {afternoon.command}" if afternoon.can_finetune else "A model needs two labels"
+            n_labelled = counted(session.labelling.n_labelled, "text")
+            line = f"Finetune now: {session.command}" if session.can_finetune else "A model needs two labels"
             _say(f"wrote {journal.output}: {n_labelled} with a label. {line}")
 
 
-def page_service(afternoon: _Afternoon) -> Starlette:
+def page_service(session: _LabellingSession) -> Starlette:
     """Return the application: the page, and what it asks: to show a text, to save an answer, and to take it back."""
-    labelling = afternoon.labelling
+    labelling = session.labelling
     file = labelling.pool.file.path.name
     output = str(labelling.journal.output)
     page = render("label.html", title=f"Label {file}", file=file, output=output, several=labelling.config.several)
 
     async def shown(window: str, **more: Any) -> JSONResponse:
-        row = await afternoon.text_for(window)
-        return JSONResponse(afternoon.shown(row) | more)
+        row = await session.text_for(window)
+        return JSONResponse(session.shown(row) | more)
 
     async def show(request: Request) -> JSONResponse:
         content = await _content(request, {"window"})

@@ -28,7 +28,7 @@ UNLABELLED = -1  # the class of a row without a label
 _ROWS_AT_A_TIME = 8192
 FOLDS = 10
 FOLDS_OF_MANY = 5
-MANY_LABELS = 1_000  # rows with a label, from which on fewer folds do
+MANY_LABELLED = 1_000  # rows with a label, from which on fewer folds do
 FEW_LABELS = 10  # rows: accuracy on fewer means nothing
 MANY_TO_CONTRADICT = 50  # rows with a label, from which on a model may contradict one
 # Probability of another label. With 5% of the labels of five sets wrong, 99 of the 141 rows that it finds among 100 or
@@ -195,7 +195,7 @@ def accuracy_so_far(vectors: np.ndarray, labels: np.ndarray, drawn_at_random: np
     unbiased = int(drawn_at_random.sum()) >= FEW_RANDOM
     scored = drawn_at_random if unbiased else np.ones(len(labels), bool)
     order = np.random.default_rng(seed).permutation(len(labels))
-    n_folds = FOLDS if len(labels) < MANY_LABELS else FOLDS_OF_MANY
+    n_folds = FOLDS if len(labels) < MANY_LABELLED else FOLDS_OF_MANY
     right = np.zeros(len(labels), bool)
     right_by_half = np.zeros(len(labels), bool)
     for fold in range(n_folds):
