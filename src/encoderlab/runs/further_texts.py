@@ -31,6 +31,7 @@ from encoderlab.linear.model import quietly
 from encoderlab.models.frozen import cached_vectors, logistic_regression
 from encoderlab.models.inputs import unlabelled_texts, with_text
 from encoderlab.models.model import Model
+from encoderlab.reports.wording import counted
 from encoderlab.system.device import Compute
 from encoderlab.tasks.rows import ExampleRows, followed_by
 from encoderlab.training.batches import Rows
@@ -203,12 +204,12 @@ def _self_labelled(
         else:
             judgement = judged_by_folds(labelled, others, names, config.seed)
         rows, given = self_label(known, others)
-    candidates = f"{len(looked_at):,} unlabelled texts"
+    candidates = counted(len(looked_at), "unlabelled text")
     if len(looked_at) < len(texts):
         candidates = f"{len(looked_at):,} of the {len(texts):,} unlabelled texts, evenly spaced,"
     if not judgement.favours_own_labels:
-        return [], none, f"Of {candidates} none is trained on: a linear model's labels do not help ({judgement})"
-    note = f"Of {candidates} {len(rows):,} are trained on, as a linear model labelled them ({judgement})"
+        return [], none, f"None of {candidates} is trained on: a linear model's labels do not help ({judgement})"
+    note = f"Trained on {len(rows):,} of {candidates} too, as a linear model labelled them ({judgement})"
     return [looked_at[row] for row in rows], given, note
 
 
