@@ -28,6 +28,7 @@ FILES = {
     "mine/model/wide.yaml": "defaults: [model_schema, _self_]\nd_modell: 6\n",
     "mine/model/wordy.yaml": "n_layers: many\ndefaults: [model_schema, _self_]\n",
     "mine/primary.yaml": "seed: 3\n",
+    "mine/task/bare.yaml": "name: tickets\n",
     "mine/model/broken.yaml": "d_model: [\n",
 }
 OWN = "task=classification dataset=files dataset.path=reviews.csv dataset.text=review dataset.label=stars"
@@ -133,6 +134,7 @@ CLI = [
     ("train --config-dir mine model=wide", SETTING, "mine/model/wide.yaml, line 2: There is no setting model.d_modell"),
     ("train --config-dir mine model=wordy", SETTING, "mine/model/wordy.yaml, line 1"),
     ("train --config-dir mine model=broken", SETTING, "broken"),
+    (f"train --config-dir mine {OWN.replace('classification', 'bare')}", SETTING, "classification_schema"),
     ("train -m trials=3 dry_run=true seed=1,2", SETTING, "dry_run"),
     (f"train {OWN} folds=5 dataset.test_fraction=0.2", SETTING, "dataset.test_fraction=0.2"),
     ("train -m 'training.learning_rate=log(1e-4,1e-2)'", SETTING, "trials"),

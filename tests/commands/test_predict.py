@@ -72,6 +72,22 @@ def test_a_run_on_joined_columns_predicts_a_file_with_its_columns(command, tmp_p
     command("predict", "run=joined", "input=two.csv")
     assert capsys.readouterr().out.splitlines()[1].endswith("good film | story 1")
 
+    # Half of each text is not enough, and two blank cells are a blank text.
+    (tmp_path / "half.csv").write_text("id,title\n1,good film\n", encoding="utf-8")
+    with pytest.raises(DataError, match="body"):
+        command("predict", "run=joined", "input=half.csv")
+    (tmp_path / "blank.csv").write_text("title,body\n , \n", encoding="utf-8")
+    command("predict", "run=joined", "input=blank.csv", "output=out.csv")
+    assert rows_of((tmp_path / "out.csv").read_text())[0]["predicted"] == ""
+
+
+def test_a_column_is_found_whatever_its_case(command, brackets_run, tmp_path, capsys):
+    (tmp_path / "new.csv").write_text("Note,Text\na longer note than the text,( )\n", encoding="utf-8")
+    command("predict", f"run={brackets_run}", "new.csv", "output=out.csv")
+    command("predict", f"run={brackets_run}", "text=( )", "output=one.csv")
+    one, row = (rows_of((tmp_path / name).read_text())[0] for name in ("one.csv", "out.csv"))
+    assert row["probability"] == one["probability"]
+
 
 @pytest.mark.slow
 def test_a_model_says_that_it_has_never_seen_such_a_length(command, tmp_path, capsys):

@@ -159,7 +159,7 @@ def test_auto_with_a_folder_resumes_its_run_or_starts_one(command, stopped, whol
     stopped(*SHORT, "run_dir=run", "resume=auto", step=2)
     command("train", *SHORT, "run_dir=run", "resume=auto")
     assert_same_run("run", whole)
-    with pytest.raises(SettingError, match="already holds a run"):
+    with pytest.raises(SettingError, match="finished"):
         command("train", *SHORT, "run_dir=run", "resume=auto")
 
 

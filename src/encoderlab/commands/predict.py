@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from encoderlab.config.commands import PredictConfig, PredictionFormat, Probabilities
-from encoderlab.data.examples import Example, Split, texts_of
+from encoderlab.data.examples import Example, Split, joined, texts_of
 from encoderlab.errors import SettingError, one_line
 from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.models import inputs
@@ -242,7 +242,7 @@ def show_rows(rows: Iterator[Row], columns: str | Sequence[str]) -> None:
     for row in rows:
         predicted = row["predicted"]
         chances = row.get("probabilities")
-        text = " | ".join(str(row[name]) for name in names if name in row)
+        text = joined(str(row[name]) for name in names if name in row)
         words = ", ".join(predicted) or "no label" if isinstance(predicted, list) else str(cell(predicted))
         known = chances.items() if isinstance(chances, dict) and text.strip() else ()  # or a column
         best = sorted(known, key=lambda pair: -pair[1])[:SHOWN]

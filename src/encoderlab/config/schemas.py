@@ -166,9 +166,24 @@ def to_settings(config: "DictConfig", schema: type[Typed]) -> Typed:
     _read_mappings(config)
     try:
         settings: Any = OmegaConf.to_object(config)  # of the type of its schema
-        return settings
     except errors.MissingMandatoryValue as error:
         raise required_setting(str(error.full_key)) from None
+    _refuse_without_schema(settings)
+    return settings
+
+
+def _refuse_without_schema(settings: Any) -> None:
+    """Raise SettingError for a config of somebody's own that does not say which kind of task or dataset it is."""
+    for group in sorted(GROUPS):
+        value = getattr(settings, group, None)
+        options = [option for owner, option in SCHEMAS if owner == group]
+        if value is None or type(value) in {SCHEMAS[group, option] for option in options}:
+            continue
+        if any(isinstance(value, SCHEMAS[group, option]) for option in options):
+            continue
+        problem = f"The config {group}={getattr(value, 'name', '')} does not say which kind of {group} it is"
+        remedy = f"Begin its file with defaults: [{options[0]}_schema, _self_]"
+        raise SettingError(problem, allowed=", ".join(f"{option}_schema" for option in options), remedy=remedy)
 
 
 def _keys(config: "DictConfig", schema: type, prefix: str = "") -> Iterator[tuple[str, type]]:

@@ -152,7 +152,9 @@ def _labels(array: pa.Array, name: str, where: Where) -> pa.Array:
     trimmed = mapped_array(written, pc.utf8_trim_whitespace)
     n_changed = pc.sum(pc.not_equal(flat(written), flat(trimmed))).as_py() or 0
     if n_changed:
-        say(f"{where(0)}: spaces around labels are ignored ({n_changed:,} labels)")
+        first = int(np.argmax(pc.not_equal(flat(written), flat(trimmed)).to_numpy(zero_copy_only=False)))
+        of_row = where(first if len(flat(written)) == len(written) else 0)
+        say(f"{of_row}: spaces around labels are ignored ({n_changed:,} label{'s' * (n_changed != 1)})")
     return trimmed
 
 
@@ -171,7 +173,9 @@ def _with_joined_texts(arrays: dict[str, pa.Array], where: Where) -> dict[str, p
     others = {setting: array for setting, array in arrays.items() if not setting.startswith("text[")}
     texts = [part.cast(pa.large_string()) for part in parts]
     joined = pc.binary_join_element_wise(*texts, pa.scalar(JOINT, pa.large_string()))
-    return others | {"text": joined}
+    lengths = [pc.utf8_length(pc.utf8_trim_whitespace(text)) for text in texts]
+    are_blank = pc.equal(pc.max_element_wise(*lengths, skip_nulls=False), 0)  # no separator makes up a text
+    return others | {"text": pc.if_else(are_blank, pa.scalar("", pa.large_string()), joined)}
 
 
 def _refuse_shapes(arrays: dict[str, pa.Array], columns: Columns, where: Where) -> None:

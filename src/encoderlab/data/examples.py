@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 
 IN_MEMORY = 64 * 2**20  # bytes of rows that stay in memory; more are kept in a mapped file
 JOINT = " | "  # between the columns that make up a text
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Return the text that several columns make up; "" if all of them are blank."""
+    texts = list(parts)
+    return JOINT.join(texts) if any(text.strip() for text in texts) else ""
+
+
 _AT_A_TIME = 1000
 Item = TypeVar("Item")
 # HTML in texts: how it is recognised, and what of it is not shown.

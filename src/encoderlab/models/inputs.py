@@ -119,6 +119,16 @@ def _text_column(path: Path, trained: str | Sequence[str], cells: Mapping[str, S
     parts = [trained] if isinstance(trained, str) else trained
     if {*parts} <= {*cells}:
         return trained
+
+    # One of several columns would be half of each text.
+    missing = [part for part in parts if part not in cells]
+    if len(parts) > 1:
+        problem = f"{path} has no column {missing[0]!r}, which is a part of each text that the model was trained on"
+        remedy = "Rename the column in the file, or set text_column to the columns to read"
+        raise DataError(problem, allowed=f"columns {', '.join(map(repr, parts))}", remedy=remedy)
+    same = [name for name in cells if name.strip().casefold() == missing[0].strip().casefold()]
+    if len(same) == 1:
+        return same[0]
     guess = guess_text(cells, str(path), "text_column")
     say(f"{path}: texts are read from {guess!r} (text_column)")
     return guess

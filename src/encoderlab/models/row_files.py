@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from encoderlab.config.commands import OutputConfig, PredictionFormat
-from encoderlab.data.examples import JOINT
+from encoderlab.data.examples import joined
 from encoderlab.errors import DataError, SettingError, printable
 from encoderlab.models.sheets import refuse_many_rows, write_sheet
 from encoderlab.reports.blocks import json_safe
@@ -154,7 +154,7 @@ def write_label_studio(file: TextIO, rows: Iterator[Row], text_columns: Sequence
 def write_doccano(file: TextIO, rows: Iterator[Row], text_columns: Sequence[str]) -> None:
     """Write the lines that doccano imports: the text, its labels, of which there are none, and metadata."""
     for row in rows:
-        text = JOINT.join(str(row[name]) for name in text_columns)
+        text = joined(str(row[name]) for name in text_columns)
         others = {name: value for name, value in row.items() if name not in text_columns and value is not None}
         line = {**others, "text": text, "label": []}
         file.write(json.dumps(line, ensure_ascii=False, default=in_json) + "\n")

@@ -161,6 +161,8 @@ def _latest_unfinished(config: AnyRunConfig) -> AnyRunConfig | None:
     usual = (Path("outputs") / config.command / config.task.name).glob("*")
     folders = usual if config.run_dir is None else [Path(config.run_dir)]
     # The newest comes first; a folder with a report is finished.
+    if config.run_dir is not None and Run(config.run_dir).finished:
+        _check_unfinished(Run(config.run_dir), environment_of(Run(config.run_dir)), config.command)
     unfinished = [run for run in map(Run, folders) if run.config_file.is_file() and not run.finished]
     for run in sorted(unfinished, key=lambda run: run.config_file.stat().st_mtime_ns, reverse=True):
         try:

@@ -14,7 +14,7 @@ from typing import Any
 
 from encoderlab.config.commands import ServeConfig
 from encoderlab.data.columns import Columns
-from encoderlab.data.examples import JOINT
+from encoderlab.data.examples import joined
 from encoderlab.errors import UserError
 from encoderlab.models.folder import model_folder, open_model
 from encoderlab.models.model import Model
@@ -223,7 +223,7 @@ def _texts_of_rows(rows: Any, columns: Columns) -> dict[str, list[str]]:
         missing = [name for name in needed if not isinstance(row.get(name), str)]
         if missing:
             raise HTTPException(422, f"Row {number} has no text in {missing[0]!r}; needed: {', '.join(needed)}")
-        texts["texts"].append(JOINT.join(row[name] for name in columns.parts))
+        texts["texts"].append(joined(row[name] for name in columns.parts))
         if columns.text_pair is not None:
             texts["text_pairs"].append(row[columns.text_pair])
     return texts
