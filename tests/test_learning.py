@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from sklearn.metrics import average_precision_score
 
 from encoderlab.config.commands import RunConfig
 from encoderlab.data.built_in import BracketsDataset, ReverseDataset
@@ -164,6 +165,20 @@ def area_from(alone, other):
     return pytest.approx(alone.values["roc_auc"], abs=near + 1e-12)
 
 
+def precision_from(alone, other):
+    """Return the average precision that `other` must have: between those of the two extreme orders of near ties.
+
+    As for the area above, scores that differ only in their last digits change places. With every positive row moved
+    down by as much as any has moved, the average precision is the lowest that is possible, and up, the highest.
+    """
+    positive = (alone.labels == alone.positive).astype(float)
+    chances = alone.probabilities[:, alone.positive]
+    moved = 2 * np.abs(other.probabilities - alone.probabilities).max()
+    lowest, highest = (average_precision_score(positive, chances + sign * moved * positive) for sign in (-1, 1))
+    middle = (lowest + highest) / 2
+    return pytest.approx(middle, abs=(highest - lowest) / 2 + 1e-5)
+
+
 def check_batching_changes_nothing(prepared):
     model = prepared.model
     split = cut_to_any_length(prepared.data.split("test").take(range(200)))
@@ -176,8 +191,10 @@ def check_batching_changes_nothing(prepared):
         assert np.hstack(other.predicted).tolist() == np.hstack(alone.predicted).tolist()
         if hasattr(alone, "probabilities"):
             assert other.probabilities == pytest.approx(alone.probabilities, abs=1e-5)
-        area = {"roc_auc": area_from(alone, other)} if "roc_auc" in alone.values else {}
-        assert other.values == {name: pytest.approx(value, abs=1e-5) for name, value in alone.values.items()} | area
+        ranked = {}
+        if "roc_auc" in alone.values:
+            ranked = {"roc_auc": area_from(alone, other), "average_precision": precision_from(alone, other)}
+        assert other.values == {name: pytest.approx(value, abs=1e-5) for name, value in alone.values.items()} | ranked
 
 
 @pytest.mark.slow

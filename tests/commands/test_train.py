@@ -64,7 +64,7 @@ def test_a_tagging_report_scores_tokens_and_has_the_baselines_of_words(reverse_r
 def test_predictions_are_those_the_scores_were_computed_from(brackets_run):
     with (brackets_run / "predictions.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["text", "label", "predicted", "probability_unbalanced", "probability_balanced"]
+    assert list(rows[0]) == ["text", "label", "predicted", "probability_unbalanced", "probability_balanced", "loss"]
     right = sum(row["label"] == row["predicted"] for row in rows)
     assert right / len(rows) == pytest.approx(report_of(brackets_run)["splits"]["test"]["accuracy"])
     for row in rows:

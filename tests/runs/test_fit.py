@@ -97,7 +97,7 @@ def scored(precision):
     right = round(5 * precision)
     labels = np.array([1] * right + [0] * (10 - right))
     scores = classification_scores(labels, np.array([1] * 5 + [0] * 5), ["ham", "fraud"], "accuracy", 1)
-    return {"validation": replace(scores, threshold=0.75)}
+    return {"validation": replace(scores, thresholds={"fraud": 0.75})}
 
 
 FITTED = "The threshold of 'fraud', 0.750, was fitted on validation (task.threshold={})"

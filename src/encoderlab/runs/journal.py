@@ -180,7 +180,8 @@ class Journal:
 
     def _lost_evaluation(self) -> list[tuple[int, int]]:
         """Return the step of the last evaluation before the run was resumed, twice, if its line is missing."""
-        evaluated = self.progress.evaluated
+        # Without validation rows a run has points of evaluation, and nothing to write there.
+        evaluated = self.progress.evaluated if self.progress.best_step else 0
         is_lost = evaluated > 0 and self._path != Path(os.devnull) and evaluated not in self._logged("evaluation")
         return [(evaluated, evaluated)] if is_lost else []
 
