@@ -83,5 +83,5 @@ def test_the_same_command_line_resumes_and_keeps_finished_folds(config, validate
     validated(config, resumed)
     assert (stopped.trained, resumed.trained) == (["1/3", "2/3"], ["2/3", "3/3"])
     assert "Fold 1 of 3 is finished" in capsys.readouterr().err
-    with pytest.raises(SettingError, match="already holds a run"):
+    with pytest.raises(SettingError, match="finished"):
         validated(config, resumed)

@@ -160,9 +160,12 @@ def _latest_unfinished(config: AnyRunConfig) -> AnyRunConfig | None:
     """Return the settings of the latest unfinished run that agrees with `config`; None if there is none."""
     usual = (Path("outputs") / config.command / config.task.name).glob("*")
     folders = usual if config.run_dir is None else [Path(config.run_dir)]
-    # The newest comes first; a folder with a report is finished.
+
+    # A named run that is finished is called so, and not taken for a folder that is not free.
     if config.run_dir is not None and Run(config.run_dir).finished:
         _check_unfinished(Run(config.run_dir), environment_of(Run(config.run_dir)), config.command)
+
+    # The newest comes first.
     unfinished = [run for run in map(Run, folders) if run.config_file.is_file() and not run.finished]
     for run in sorted(unfinished, key=lambda run: run.config_file.stat().st_mtime_ns, reverse=True):
         try:
