@@ -84,13 +84,20 @@ def write_model(folder: Path, model: Model, weights: dict[str, Tensor], metadata
     model.tokenizer.save(folder / "tokenizer.json")
     config = json.dumps(config_json(model), indent=2, ensure_ascii=False) + "\n"
     (folder / "config.json").write_text(config, encoding="utf-8")
-    hashed: list[str] = [*HASHED]
+    write_manifest(folder, [*HASHED, *write_beside_network(folder, model)])
+
+
+def write_beside_network(folder: Path, model: Model) -> list[str]:
+    """Write what a model knows besides its network, if anything: which texts are new to it, and a linear model. Return
+    the names of the files.
+    """
+    written: list[str] = []
     if model.novelty is not None:
         write_novelty(folder, model.novelty)
-        hashed.append(NOVELTY_FILE)
+        written.append(NOVELTY_FILE)
     if model.branch is not None:
-        hashed += model.branch.write(folder)
-    write_manifest(folder, hashed)
+        written += model.branch.write(folder)
+    return written
 
 
 def config_json(model: Model) -> dict[str, Any]:

@@ -7,11 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-import numpy as np
-
-from encoderlab.metrics.calibration import LEAST_ROWS, MIN_BIN_ROWS, at_temperature, calibration, cross_entropy_of
+from encoderlab.metrics.calibration import MIN_BIN_ROWS
 from encoderlab.metrics.entities import TaggingScores
-from encoderlab.metrics.intervals import wilson
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.texts import ClassificationScores, LabelSetScores, NumberScores
 from encoderlab.reports import plots, wording
@@ -22,7 +19,6 @@ from encoderlab.reports.blocks import (
     Heading,
     Headline,
     Items,
-    Matrix,
     Plot,
     Table,
     Text,
@@ -31,6 +27,8 @@ from encoderlab.reports.blocks import (
     write_html_json,
 )
 from encoderlab.reports.branch import branch_blocks
+from encoderlab.reports.calibration import about_calibration, calibration_of
+from encoderlab.reports.classes import MOST_ON_PAGE, class_sections, class_table, single_class_warning
 from encoderlab.reports.explanation import mistakes_section
 from encoderlab.reports.facts import RunFacts, pair_lines, scarce_classes, settings_section, split_facts, survey_section
 from encoderlab.reports.predictions import texts_of, write_predictions
@@ -42,17 +40,8 @@ if TYPE_CHECKING:
 
 MAJORITY = 0.8  # share of the rows from which on the most frequent class hides the others in the accuracy
 MOST_ON_SCREEN = 12  # classes in a table
-MOST_ON_PAGE = 60
-MOST_OF_A_MATRIX = 20  # classes
-LONGEST_IN_A_MATRIX = 36  # characters of a class's name
-MOST_CONFUSED = 25  # pairs of classes
 # Of a split in report.json:
 NO_SCORES = ("n", "beta", "per_class", "per_entity", "confusion", "calibration", "positive_label", "undefined")
-EXTRA_COLUMNS = {  # of entity types and labels
-    "f1_ci95": "F1, 95% interval",
-    "average_precision": "average precision",
-    "threshold": "threshold",
-}
 INTERVALS = (
     "Intervals are bootstrap percentiles over the rows, and Wilson's for a share of 0 or 1: they cover the choice of "
     "rows, but not the variation between training runs, which takes several seeds."
@@ -89,7 +78,7 @@ def run_report(run: Mapping[str, Any], splits: Mapping[str, SplitScores], **own:
 
 def _split_report(scores: SplitScores, seed: int) -> dict[str, Any]:
     """Return what report.json holds of a split."""
-    return {**scores.with_intervals(seed).as_dict(), **_calibration(scores)}
+    return {**scores.with_intervals(seed).as_dict(), **calibration_of(scores)}
 
 
 def _caveats(scores: SplitScores, scored: str, checkpoint: Mapping[str, Any]) -> Iterator[str]:
@@ -152,26 +141,6 @@ def _absent_labels(scores: PredictionScores) -> list[str]:
         f"Macro F1 is the mean over the {n - n_absent} of {n} labels that occur as a label or a prediction. "
         f"With 0 for the others, as scikit-learn counts, it is {with_zeros:.3f}."
     ]
-
-
-def _calibration(scores: SplitScores) -> dict[str, Any]:
-    """Return how well confidence matches accuracy and, if a temperature was fitted, how well it did before, with the
-    loss before.
-    """
-    if isinstance(scores, TaggingScores):
-        assert scores.confidences is not None
-        right = np.concatenate(scores.labels) == np.concatenate(scores.predicted)
-        return {"calibration": calibration(np.concatenate(scores.confidences), right)}
-    if not isinstance(scores, ClassificationScores) or scores.probabilities is None:
-        return {}
-    right = scores.probabilities.argmax(-1) == scores.labels  # of the most probable class, whatever the threshold
-    measured = calibration(scores.probabilities.max(-1), right)
-    if scores.temperature is not None:
-        raw = at_temperature(scores.probabilities, 1 / scores.temperature)
-        before = calibration(raw.max(-1), right)
-        measured |= {"temperature": scores.temperature, "ece_uncalibrated": before["ece"]}
-        measured["loss_uncalibrated"] = cross_entropy_of(raw, scores.labels)
-    return {"calibration": measured}
 
 
 def _baseline(baseline: Any, scores: PredictionScores, seed: int) -> dict[str, Any]:
@@ -241,7 +210,7 @@ def show_report(
         *branch_blocks(report),
         *against_blocks(report),
         *slice_blocks(report, most=MOST_ON_SCREEN),
-        *_class_table(scored, "per_entity" if scored.get("per_entity") else "per_class", MOST_ON_SCREEN),
+        *class_table(scored, "per_entity" if scored.get("per_entity") else "per_class", MOST_ON_SCREEN),
         *(pair_lines(report["pairs"]) if "pairs" in report else []),
         *_notes(report),
         Items.files(files),
@@ -332,50 +301,6 @@ def _rare_scores(report: Mapping[str, Any]) -> list[str]:
     elif scored.get("positive_label") == rare and "average_precision" in scored:
         parts.append(f"average precision {wording.score(scored['average_precision'])}")
     return parts
-
-
-def single_class_warning(report: Mapping[str, Any]) -> list[Text]:
-    """Return a warning if the model predicts one class for every row, although there are several."""
-    scored = report["splits"][report["scored_split"]]
-    if "confusion" not in scored:
-        return []
-    counts = np.array(scored["confusion"])
-    predicted = np.flatnonzero(counts.any(0)).tolist()
-    if len(predicted) != 1 or counts.any(1).sum() < 2:
-        return []
-    name = wording.shown(list(scored["per_class"])[predicted[0]], 60)
-    words = f"The model predicts {name} for every row, so its accuracy is only the share of that class."
-    remedy = "More steps may help."
-    if "f1" not in report["main_score"]:
-        remedy = "More steps may help, and so may task.class_weights=balanced task.score=f1_macro."
-    return [Text(f"{words} {remedy}", "Warning", tone="bad")]
-
-
-def _class_table(scored: Mapping[str, Any], key: str, most: int) -> list[Block]:
-    """Return a row for each class, entity type or label of a split; of too many, for those with the lowest F1."""
-    listed = list(scored.get(key, {}).items())
-    if not listed:
-        return []
-    n = len(listed)
-    few = ""
-    if n > most:
-        listed = sorted(listed, key=lambda item: (item[1]["support"] == 0, item[1]["f1"]))[:most]
-        few = f"The {most} with the lowest F1 of {n:,}; report.json has all."
-    extra = [name for name in EXTRA_COLUMNS if name in listed[0][1]]
-    rows = []
-    for name, scores in listed:
-        cells = [wording.score(scores[score]) for score in ("precision", "recall", "f1")]
-        cells.append(wording.number(scores["support"]))
-        for score in extra:
-            cells.append(wording.interval(scores[score]) if score == "f1_ci95" else wording.score(scores[score]))
-        rows.append([wording.shown(name, 80), *cells])
-    kind = "class" if "confusion" in scored else "label"
-    support = "rows"
-    if key == "per_entity":
-        kind = "type"
-        support = "entities"
-    columns = [kind, "precision", "recall", "F1", support, *(EXTRA_COLUMNS[name] for name in extra)]
-    return [Table(columns, rows), Text(few, tone="quiet")]
 
 
 def write_report(
@@ -484,93 +409,7 @@ def _page_blocks(report: Mapping[str, Any], drawn: Mapping[str, Plot]) -> list[B
         *section("Curves", "curves"),
         *section("Numbers", "numbers"),
         *slice_blocks(report, most=MOST_ON_PAGE),
-        *_classes(scored),
+        *class_sections(scored),
         *section("Precision and recall", "precision_recall"),
-        *section("Calibration", "calibration", _about_calibration(report, scored)),
+        *section("Calibration", "calibration", about_calibration(report, scored)),
     ]
-
-
-def _classes(scored: Mapping[str, Any]) -> list[Block]:
-    """Return the sections on types of entities and on classes."""
-    blocks: list[Block] = []
-    entities = _class_table(scored, "per_entity", MOST_ON_PAGE)
-    if entities:
-        words = "An entity is right if its first word, its last word and its type are: as conlleval counts."
-        blocks += [Heading("Entities"), Text(words), *entities]
-    classes = _class_table(scored, "per_class", MOST_ON_PAGE)
-    if classes:
-        blocks += [Heading("Classes"), *classes]
-    if "confusion" not in scored:
-        return blocks
-    names = list(scored["per_class"])
-    if len(names) > MOST_OF_A_MATRIX:
-        return [*blocks, *_most_confused(names, scored["confusion"])]
-    words = "True classes are rows, predicted classes columns; the shade is the share of the true class."
-    in_short = [wording.short(wording.shown(name), LONGEST_IN_A_MATRIX) for name in names]
-    return [*blocks, Heading("Confusion matrix", level=3), Text(words), Matrix(in_short, scored["confusion"])]
-
-
-def _most_confused(names: Sequence[str], confusion: Sequence[Sequence[int]]) -> list[Block]:
-    """Return a table of the pairs of classes that are confused most often, of more classes than a matrix shows."""
-    counts = np.array(confusion)
-    wrong = counts.copy()
-    np.fill_diagonal(wrong, 0)
-    rows = []
-    for cell in np.argsort(-wrong, axis=None, kind="stable")[:MOST_CONFUSED].tolist():
-        true, predicted = divmod(int(cell), len(names))
-        count = int(wrong[true, predicted])
-        if count:
-            share = wording.percent(count / counts[true].sum())
-            pair = [wording.shown(names[true], 80), wording.shown(names[predicted], 80)]
-            rows.append([*pair, wording.number(count), share])
-    about = "plots/confusion.png shows the whole matrix."
-    if not rows:
-        return [Heading("Confusion matrix", level=3), Text(f"No class is taken for another. {about}")]
-    words = f"The pairs of classes that are confused most often, with the share of the true class. {about}"
-    table = Table(("true class", "predicted", "rows", "share"), rows, n_texts=2)
-    return [Heading("Confusion matrix", level=3), Text(words), table]
-
-
-def _about_calibration(report: Mapping[str, Any], scored: Mapping[str, Any]) -> str:
-    """Return the calibration error in words, and that before the temperature, or why none was fitted."""
-    if "calibration" not in scored:
-        return ""
-    measured = scored["calibration"]
-    words = f"{_sureness(measured)} The expected calibration error (ECE), the mean distance in {measured['bins']} bins "
-    words += f"of equal width (Guo et al. 2017), is {wording.score(measured['ece'])}."
-    if "temperature" in measured:
-        on = "these rows" if report["scored_split"] == "validation" else "validation"
-        before = f"Before temperature {measured['temperature']:.2f}, fitted on {on}"
-        words = f"{words} {before}, it was {wording.score(measured['ece_uncalibrated'])}."
-        return f"{words} {_about_worse(measured, scored['loss'])}".rstrip()
-    n = report["splits"].get("validation", {}).get("n", 0)
-    if "token_accuracy" in scored or report["command"] == "eval" or n >= LEAST_ROWS:
-        return words
-    few = f"the validation rows are fewer than {LEAST_ROWS}" if n else "there are no validation rows"
-    return f"{words} No temperature was fitted: {few}."
-
-
-def _sureness(measured: Mapping[str, Any]) -> str:
-    """Return in a sentence whether predictions are right as often as their probabilities say."""
-    bins = measured["reliability"]
-    n = sum(row["n"] for row in bins)
-    confidence = sum(row["n"] * row["confidence"] for row in bins) / n
-    accuracy = sum(row["n"] * row["accuracy"] for row in bins) / n
-    low, high = wilson(accuracy, n)
-    verdict = "as sure as it should be, as far as these rows can tell"
-    if not low <= confidence <= high:
-        verdict = "too sure of itself" if confidence > accuracy else "less sure than it could be"
-    said = f"gives its predictions a probability of {confidence:.0%} on average, and {accuracy:.0%} of them are right"
-    return f"The model {said}: it is {verdict}."
-
-
-def _about_worse(measured: Mapping[str, Any], loss: float) -> str:
-    """Return why a temperature is kept that makes the calibration error of these rows worse; "" if it does not."""
-    if measured["ece"] <= measured["ece_uncalibrated"]:
-        return ""
-    before = measured["loss_uncalibrated"]
-    losses = f"the loss, for which it is fitted, {wording.score(before)} before and {wording.score(loss)} after"
-    reason = "A lower loss need not bring a lower error"
-    if loss >= before:
-        reason = "Other rows than those it was fitted on may want another temperature"
-    return f"Here the error is larger with it; {losses}. {reason}."

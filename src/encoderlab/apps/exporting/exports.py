@@ -24,7 +24,6 @@ from torch import Tensor
 from encoderlab.errors import DataError, SettingError, UserError
 from encoderlab.exchange import onnx
 from encoderlab.exchange.config_json import PROBLEM_TYPES, HuggingFaceModel, graph_config
-from encoderlab.metrics.novelty import NOVELTY_FILE
 from encoderlab.models.folder import (
     GRAPH,
     GRAPH_ENTRY,
@@ -34,7 +33,7 @@ from encoderlab.models.folder import (
     RUN_ENTRY,
     config_json,
     network_of,
-    write_novelty,
+    write_beside_network,
 )
 from encoderlab.models.model import Model
 from encoderlab.models.pretrained import load_pretrained
@@ -90,13 +89,7 @@ def write_graph_folder(folder: Path, model: Model, extended: Model, *, is_int8: 
     write_tokenizer(folder, model, has_segments="token_type_ids" in whole.inputs)
     _truncate_and_pad(folder / "tokenizer.json", model)
     shutil.copyfile(PREDICT, folder / "predict.py")
-    hashed = [fields["file"], *GRAPH_FILES]
-    if model.novelty is not None:
-        write_novelty(folder, model.novelty)
-        hashed.append(NOVELTY_FILE)
-    if model.branch is not None:
-        hashed += model.branch.write(folder)
-    write_manifest(folder, hashed)
+    write_manifest(folder, [fields["file"], *GRAPH_FILES, *write_beside_network(folder, model)])
     return GraphFolder(fields, change)
 
 
