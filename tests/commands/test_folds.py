@@ -80,7 +80,7 @@ def test_a_stopped_cross_validation_keeps_its_finished_folds_and_reports_all_of_
     for error in errors:
         row = rows[int(error["line"]) - 2]
         assert row["label"] == error["label"] != error["predicted"] and row["text"] == error["text"]
-    with pytest.raises(SettingError, match="already holds a run"):
+    with pytest.raises(SettingError, match="is finished"):
         command(*line)
     with pytest.raises(DataError, match=r"Its folds have models: run=all/fold-1"):
         command("predict", "run=all", "text=fine")
