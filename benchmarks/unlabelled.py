@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.processes import grid, provenance
 from benchmarks.selecting import MOST_ROWS, Texts, read_texts
 from encoderlab.linear.model import quietly
-from encoderlab.runs.further_texts import (
+from encoderlab.recipes.further_texts import (
     LEAST_KAPPA_OF_NAMES,
     Labelled,
     fitted,

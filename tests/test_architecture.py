@@ -21,6 +21,7 @@ LAYERS = [  # of ARCHITECTURE.md, the lowest first: each imports from those belo
     {"baselines", "config"},
     {"models"},
     {"runs"},
+    {"recipes"},
     {"commands"},
     {"apps"},  # an outer ring: nothing inside imports an application
     {"cli"},

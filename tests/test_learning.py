@@ -12,7 +12,9 @@ from encoderlab.data.examples import Split, TextExample
 from encoderlab.data.token_store import tokenize_examples
 from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.network.config import Activation, ModelConfig, Pooling, Positions
-from encoderlab.runs.prepare import prepare
+from encoderlab.runs.recipe import Recipe
+from encoderlab.runs.resume import begin
+from encoderlab.runs.train import prepare
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.tagging import TaggingConfig
@@ -65,7 +67,7 @@ def learnt(cache, task, dataset, *, seed, steps, **model):
         ),
         seed=seed,
     )
-    prepared = prepare(config, SINGLE_PROCESS)
+    prepared = prepare(begin(config, SINGLE_PROCESS), SINGLE_PROCESS, Recipe())
     model = prepared.model
     pad_id = model.tokenizer.pad_id
     batches = TrainingBatches(prepared.rows["train"], config.training, seed, pad_id, model.compute.device)

@@ -242,7 +242,7 @@ def test_a_linear_model_is_fitted_neither_for_a_dry_run_nor_again_for_a_resumed_
     command, tmp_path, monkeypatch, stop_after
 ):
     line, fits = [one.replace("steps=1", "steps=2") for one in few(tmp_path, 50, 4)], []
-    monkeypatch.setattr("encoderlab.runs.prepare.set_linear_head", lambda *run: fits.append(run))
+    monkeypatch.setattr("encoderlab.recipes.finetuning.set_linear_head", lambda *run: fits.append(run))
     command(*line, "dry_run=true")
     assert not fits
     stop_after(1)

@@ -12,7 +12,8 @@ import yaml
 from encoderlab.config.commands import FinetuneConfig
 from encoderlab.errors import SettingError
 from encoderlab.models.pretrained import load_pretrained
-from encoderlab.runs.fit_best import _can_be_fitted, wants_linear_head
+from encoderlab.recipes.finetuning import wants_linear_head
+from encoderlab.recipes.head_alone import can_be_fitted
 from encoderlab.system.processes import Interrupted, Processes
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.training.config import Sharding, TrainingConfig
@@ -86,7 +87,7 @@ def test_of_equal_scores_the_model_of_the_lowest_loss_is_kept(command, line, tmp
 
 def test_the_average_of_two_level_models_is_a_model_like_any_other(command, line, shipped, tmp_path, monkeypatch):
     losses = iter((0.3, 0.2, 0.1))  # of the finetuned model, the head alone and their average
-    monkeypatch.setattr("encoderlab.runs.fit_best.calibrated_loss", lambda *_: next(losses))
+    monkeypatch.setattr("encoderlab.recipes.head_alone.calibrated_loss", lambda *_: next(losses))
     command(*line, "training.learning_rate=0.01", "training.epochs=20", "run_dir=run")
     report = report_of(tmp_path / "run")
     assert report["checkpoint"]["head_alone"]["kept_model"] == "average"
@@ -199,11 +200,11 @@ def test_no_linear_model_is_fitted_to_what_several_processes_shard(shipped, shar
     model = replace(start, config=config, processes=Processes(size=size))
     data = SimpleNamespace(split=lambda name: range(60))
     model.network.separates_pairs = True  # so that it wants to start at a linear model
-    assert _can_be_fitted(model) == wants_linear_head(model, data) == (sharding == "none" or size == 1)
+    assert can_be_fitted(model) == wants_linear_head(model, data) == (sharding == "none" or size == 1)
     if sharding == "full":
         model = replace(model, config=replace(config, training=replace(training, freeze_layers="all")))
         if size == 1:
-            assert _can_be_fitted(model)
+            assert can_be_fitted(model)
         else:
             with pytest.raises(SettingError, match=r"freeze_layers=all .* Set training\.sharding=none"):
-                _can_be_fitted(model)
+                can_be_fitted(model)

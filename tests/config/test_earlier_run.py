@@ -13,7 +13,7 @@ from encoderlab.cli import main as cli
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.facts import repeat_line
-from encoderlab.runs.records import run_facts
+from encoderlab.runs.facts import run_facts
 from encoderlab.runs.run import Run
 from encoderlab.settings import flat_settings
 

@@ -12,6 +12,7 @@ from encoderlab.metrics.texts import classification_scores
 from encoderlab.runs.fit import fit, has_learned
 from encoderlab.runs.journal import Progress
 from encoderlab.runs.run import Run
+from encoderlab.runs.training import Training
 from encoderlab.tasks.classification import ClassificationConfig
 from encoderlab.tasks.regression import RegressionConfig
 from encoderlab.training.config import Keep, TrainingConfig
@@ -27,7 +28,7 @@ def fitted(run, validation=True, **settings):
     )
     model = model_of(training=training, dropout=0.1, initializer_range=0.02)
     run.folder.mkdir(exist_ok=True)
-    ended = fit(model, labelled_rows(18), labelled_rows(9) if validation else None, run)
+    ended = fit(Training(model, labelled_rows(18), labelled_rows(9) if validation else None), run)
     return ended, model.network.state_dict()
 
 
@@ -89,7 +90,7 @@ def test_a_checkpoint_of_another_model_is_refused(run):
     fitted(run)
     other = model_of(training=TrainingConfig(steps=9, batch_size=6), d_model=16)
     with pytest.raises(DataError, match="checkpoint"):
-        fit(other, labelled_rows(18), None, run)
+        fit(Training(other, labelled_rows(18)), run)
 
 
 def scored(precision):

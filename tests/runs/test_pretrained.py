@@ -18,7 +18,7 @@ from encoderlab.models.model import Model, Provenance
 from encoderlab.models.pretrained import load_into, load_pretrained, shape_for, tokenizer_for
 from encoderlab.network.config import AsPretrained, HeadSizes, ModelConfig, Pooling, Positions
 from encoderlab.network.heads import EncoderWithHeads
-from encoderlab.runs.prepare import build_model
+from encoderlab.runs.build_model import build_model
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.classification import ClassificationConfig
@@ -142,7 +142,7 @@ def built(config, data, start):
     tokenizer = tokenizer_for(config, data, start, None)
     shape = config.model.resolve(shape_for(config.task, start))
     config = replace(config, model=replace(shape, max_length=start.shape.max_length))
-    return build_model(config, data, tokenizer, start, CPU, SINGLE_PROCESS)
+    return build_model(config, data, tokenizer, start, CPU, SINGLE_PROCESS)[0]
 
 
 @pytest.mark.parametrize(("symbols", "difference"), [("01", "7 tokens"), ("012345678x", "15 tokens")])

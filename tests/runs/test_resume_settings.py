@@ -17,8 +17,9 @@ from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.network.config import ModelConfig, Norm
-from encoderlab.runs.records import record_start, run_facts
-from encoderlab.runs.resume import began, settings_to_run_with
+from encoderlab.runs.facts import run_facts
+from encoderlab.runs.record import record_start
+from encoderlab.runs.resume import begin
 from encoderlab.runs.run import Run
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS
@@ -48,7 +49,7 @@ def config(tmp_path):
 
 
 def test_the_recorded_settings_are_those_of_the_run(run, config):
-    record_start(run, config, CPU, data=config.dataset.load(run.folder, config.task.target))
+    record_start(run.folder, config, CPU, data=config.dataset.load(run.folder, config.task.target))
     plain = yaml.safe_load(run.config_file.read_text(encoding="utf-8"))
     assert settings_from_dict(plain, RunConfig) == config
     assert plain["training"]["epochs"] == 0.25
@@ -58,7 +59,7 @@ def test_the_recorded_settings_are_those_of_the_run(run, config):
 
 def test_the_data_are_recorded_with_origin_counts_and_fingerprints(run, config):
     data = config.dataset.load(run.folder, config.task.target)
-    record_start(run, config, CPU, data=data)
+    record_start(run.folder, config, CPU, data=data)
     recorded = json.loads(run.environment_file.read_text(encoding="utf-8"))["dataset"]
     assert recorded["labels"] == ["unbalanced", "balanced"]
     assert recorded["origin"]["source"] == "generated"
@@ -69,7 +70,7 @@ def test_the_data_are_recorded_with_origin_counts_and_fingerprints(run, config):
 
 def test_a_report_lists_the_settings_that_were_typed_or_differ_from_the_commands_own(run, config, monkeypatch):
     monkeypatch.setattr("sys.argv", ["python"])  # a run that was started from Python
-    record_start(run, config, CPU, data=config.dataset.load(run.folder, config.task.target))
+    record_start(run.folder, config, CPU, data=config.dataset.load(run.folder, config.task.target))
     from_python = run_facts(run)["settings"]
     assert from_python["dataset.train_rows"] == 20 and from_python["training.keep"] == "last"
     assert not {"run_dir", "dropout", "model.n_layers", "dataset.schema"} & set(from_python)
@@ -77,7 +78,7 @@ def test_a_report_lists_the_settings_that_were_typed_or_differ_from_the_commands
     record |= {"overrides": ["experiment=a", "seed=4", "run_dir=/home/jo/run"]}
     record["resumed"] = [{"overrides": ["resume=/home/jo/run", "training.epochs=0.25"]}]
     run.environment_file.write_text(json.dumps(record), encoding="utf-8")
-    assert run_facts(run)["settings"] == {"experiment": "a", "seed": 4, "training.epochs": 0.25}
+    assert run_facts(Run(run.folder))["settings"] == {"experiment": "a", "seed": 4, "training.epochs": 0.25}
 
 
 def resumable(**changes):
@@ -112,7 +113,7 @@ def started(tmp_path, monkeypatch):
 
 def settings_of(config, explicit=None):
     """Return the settings with which a run goes on, or with which a new one starts."""
-    return settings_to_run_with(config, SINGLE_PROCESS, explicit)
+    return begin(config, SINGLE_PROCESS, explicit).config
 
 
 def test_a_resumed_run_keeps_its_settings_except_for_allowed_overrides(started):
@@ -171,6 +172,6 @@ def test_a_run_keeps_its_threads_on_the_same_machine_only(started, cores, thread
     record = json.loads(run.environment_file.read_text(encoding="utf-8"))
     record["hardware"]["cores"] += cores
     run.environment_file.write_text(json.dumps(record), encoding="utf-8")
-    config = settings_of(resumable(resume=str(run.folder)), ["resume"])
-    assert began(config, SINGLE_PROCESS).threads == threads
-    assert config.training.threads is None, "what is decided anew elsewhere is no setting of the run"
+    beginning = begin(resumable(resume=str(run.folder)), SINGLE_PROCESS, ["resume"])
+    assert beginning.threads == threads
+    assert beginning.config.training.threads is None, "what is decided anew elsewhere is no setting of the run"

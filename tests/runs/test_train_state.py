@@ -10,8 +10,9 @@ from encoderlab.config.commands import RunConfig
 from encoderlab.data.built_in import ReverseDataset
 from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.network.config import ModelConfig
+from encoderlab.runs.build_model import build_model
 from encoderlab.runs.fit import TrainState
-from encoderlab.runs.prepare import build_model
+from encoderlab.runs.training import Training
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.tagging import TaggingConfig
 from encoderlab.training.batches import MicroBatchCount
@@ -40,10 +41,10 @@ def begun(tmp_path_factory):
                 **{"steps": STEPS, "batch_size": 8, "learning_rate": 1e-2, "accumulate": 2, **training}
             ),
         )
-        model = build_model(config, data, tokenizer, None, CPU, SINGLE_PROCESS)
+        model, _ = build_model(config, data, tokenizer, None, CPU, SINGLE_PROCESS)
         rows = model.task.rows(data.tokenize("train", tokenizer, cache), data.split("train").targets())
-        model.micro_batches = MicroBatchCount.from_settings(config.training.accumulate, config.training, SINGLE_PROCESS)
-        return TrainState(model, rows)
+        count = MicroBatchCount.from_settings(config.training.accumulate, config.training, SINGLE_PROCESS)
+        return TrainState(Training(model, rows, micro_batches=count))
 
     return begun
 

@@ -14,7 +14,7 @@ from encoderlab.models.folder import open_model
 from encoderlab.models.model import Model
 from encoderlab.reports.blocks import Block, Heading, Plot, write_html
 from encoderlab.reports.plots import attention_plot, write_png
-from encoderlab.runs.records import record_start
+from encoderlab.runs.record import record_start
 from encoderlab.runs.run import Run, check_free
 from encoderlab.tasks.rows import ExampleRows
 
@@ -31,7 +31,7 @@ def attention(config: AttentionConfig) -> Run:
         problem = "This model reads the texts of a pair separately (model.pairs=separate), and a map shows one sequence"
         raise SettingError(problem, remedy="Train with model.pairs=joint, or use encoderlab explain")
     with Run.new(config.run_dir, config.command, model.task_name) as run:
-        record_start(run, config, model.compute)
+        record_start(run.folder, config, model.compute)
         blocks: list[Block] = []
         for name, example in examples.items():
             blocks.append(Heading(name))

@@ -1,8 +1,9 @@
 """encoderlab distill: trains a small student to predict what a larger teacher predicts, and says how close it comes."""
 
-from encoderlab.commands.train import run_training
 from encoderlab.config.commands import DistillConfig
+from encoderlab.recipes.distillation import Distillation
 from encoderlab.runs.run import Run
+from encoderlab.runs.train import run_training
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 
@@ -11,4 +12,4 @@ def distill(config: DistillConfig, processes: Processes = SINGLE_PROCESS) -> Run
 
     The `processes` share the work on documents. Raises SettingError, DataError or TrainingError, each with a remedy.
     """
-    return run_training(config, processes)
+    return run_training(config, processes, Distillation)

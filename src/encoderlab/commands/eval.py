@@ -24,11 +24,12 @@ from encoderlab.models.folder import open_model
 from encoderlab.models.model import Model
 from encoderlab.reports.slices import scores_by_column
 from encoderlab.reports.training import build_report, show_report, write_encoder_report, write_report
+from encoderlab.runs.facts import run_facts, summary_of
 from encoderlab.runs.finish import pretraining_report
 from encoderlab.runs.fit import Result
 from encoderlab.runs.gate import compared, open_older, refuse_worse
 from encoderlab.runs.load_data import DocumentTokens, TextTokens, load_documents
-from encoderlab.runs.records import record_start, run_facts, summary_of
+from encoderlab.runs.record import record_start
 from encoderlab.runs.run import Run, check_free
 from encoderlab.system.messages import print_lines, say
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
@@ -186,7 +187,7 @@ def _new_run(config: EvalConfig, model: Model, data: Data | Documents) -> Iterat
     processes = model.processes
     with processes.entered_by_main(lambda: Run.new(config.run_dir, config.command, model.task_name)) as run:
         if processes.is_main:
-            record_start(run, config, model.compute, data=data)
+            run.record = record_start(run.folder, config, model.compute, data=data)
         print_lines(*model.choices, f"run folder {run.folder}")
         yield run
 

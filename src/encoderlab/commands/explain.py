@@ -7,7 +7,7 @@ from encoderlab.models.explain import selected_examples, word_importance
 from encoderlab.models.folder import open_model
 from encoderlab.reports.blocks import show, write_html_json
 from encoderlab.reports.explanation import explanation_blocks
-from encoderlab.runs.records import record_start
+from encoderlab.runs.record import record_start
 from encoderlab.runs.run import Run, check_free
 
 
@@ -22,7 +22,7 @@ def explain(config: ExplainConfig) -> Run:
     blocks = explanation_blocks(explanations)
     content = [explanation.as_dict(name) for name, explanation in explanations.items()]
     with Run.new(config.run_dir, config.command, model.task_name) as run:
-        record_start(run, config, model.compute)
+        record_start(run.folder, config, model.compute)
         write_html_json(run.explanation_file, f"Explanations of {model.task_name}", blocks, content)
         show(blocks, sys.stdout)
     print(f"Page: {run.explanation_file}", file=sys.stderr)

@@ -1,8 +1,9 @@
 """encoderlab finetune: trains a pretrained encoder on a task, and reports how good it is."""
 
-from encoderlab.commands.train import run_training
 from encoderlab.config.commands import FinetuneConfig
+from encoderlab.recipes.finetuning import Finetuning
 from encoderlab.runs.run import Run
+from encoderlab.runs.train import run_training
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 
@@ -11,4 +12,4 @@ def finetune(config: FinetuneConfig, processes: Processes = SINGLE_PROCESS) -> R
 
     Raises SettingError, DataError or TrainingError, as `run_training` does.
     """
-    return run_training(config, processes)
+    return run_training(config, processes, Finetuning)

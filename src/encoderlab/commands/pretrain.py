@@ -1,8 +1,10 @@
 """encoderlab pretrain: trains an encoder on documents to predict masked tokens and next sentences."""
 
-from encoderlab.commands.train import run_training
 from encoderlab.config.commands import PretrainConfig
+from encoderlab.recipes.contrastive import Contrastive
+from encoderlab.runs.recipe import Recipe
 from encoderlab.runs.run import Run
+from encoderlab.runs.train import run_training
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 
 
@@ -12,4 +14,5 @@ def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> R
 
     The `processes` share the work. Raises SettingError, DataError or TrainingError, each with a remedy.
     """
-    return run_training(config, processes)
+    recipe = Contrastive if config.task.of_vectors else Recipe
+    return run_training(config, processes, recipe)

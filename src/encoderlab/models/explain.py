@@ -26,7 +26,6 @@ from encoderlab.models.model import Model
 from encoderlab.reports.explanation import Importance, WordImportance
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import Task, refuse_unknown_label
-from encoderlab.training.compilation import COMPILED
 
 MOST_OCCLUSIONS = 128  # of one text: a longer one loses several words at a time; otherwise the cost would be quadratic
 
@@ -62,7 +61,7 @@ def word_importance(model: Model, examples: Sequence[Example], labels: Sequence[
     classes = [None] * len(examples) if labels is None else [task.labels.index(label) for label in labels]
     model.network.eval()
     # A handful of texts should not wait for the compiler.
-    with torch.compiler.set_stance("force_eager") if model.compiled == COMPILED else nullcontext():
+    with torch.compiler.set_stance("force_eager") if model.network.encoder.is_compiled else nullcontext():
         return [_importance(model, example, class_) for example, class_ in zip(examples, classes, strict=True)]
 
 

@@ -33,6 +33,7 @@ from encoderlab.system.device import Compute
 from encoderlab.system.files import atomic_write, differing_files, write_manifest
 from encoderlab.system.messages import rows_done
 from encoderlab.tasks.rows import ExampleRows
+from encoderlab.training.loss import LabelWeights
 
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
@@ -162,10 +163,12 @@ def logistic_regression(
     return LogisticRegression(C=STRENGTH, max_iter=1000, tol=1e-3).fit(vectors, classes, weights)
 
 
-def set_linear_head(model: Model, rows: ExampleRows, *, tuned: bool = False) -> None:
+def set_linear_head(
+    model: Model, rows: ExampleRows, label_weights: LabelWeights | None, *, tuned: bool = False
+) -> None:
     """Put the weights of logistic regression on what the head reads into the head (Kumar et al. 2022).
 
-    Classes weigh as they do in the loss. If it is `tuned`, its strength is chosen by cross-validation.
+    Classes weigh as `label_weights` say. If it is `tuned`, its strength is chosen by cross-validation.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -179,8 +182,8 @@ def set_linear_head(model: Model, rows: ExampleRows, *, tuned: bool = False) -> 
     scale = 1 / np.sqrt(features.var(0).sum())
     scaled = (features - mean) * scale
     weights = None
-    if model.label_weights is not None:
-        weights = {int(id_): float(model.label_weights[id_]) for id_ in np.unique(classes)}
+    if label_weights is not None:
+        weights = {int(id_): float(label_weights[id_]) for id_ in np.unique(classes)}
     strength = WIDTH if model.network.separates_pairs else 1
     regression = LogisticRegression(C=strength, max_iter=1000, class_weight=weights)
     with quietly():

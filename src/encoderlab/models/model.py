@@ -33,10 +33,9 @@ from encoderlab.system.device import Compute, set_up_compute
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import NO_ABSTENTION, Abstention, RowPrediction, Task
-from encoderlab.training.batches import WHOLE_BATCHES, MicroBatchCount, Rows, scoring_batches
+from encoderlab.training.batches import Rows, scoring_batches
 from encoderlab.training.distribution import distribution_in_words, is_sharded
 from encoderlab.training.evaluation import evaluate, predict_batches
-from encoderlab.training.loss import LabelWeights
 
 if TYPE_CHECKING:
     from encoderlab.data.columns import Columns
@@ -69,10 +68,8 @@ class Model:
     `config` has the settings it was trained with, those of the encoder (`shape`) in full; `config.dataset` is None if
     there was no run, as for an encoder alone. `provenance` is None while it is trained. `pooler` holds the weights of
     BERT's pooler (`pool.dense.*`) that came with an encoder without a head: only a run that starts from it uses them.
-    `label_weights` weigh the labels in the loss, `micro_batches` says how its batches are divided, `trained_rows` which
-    rows of its token table are trained, and `compiled` whether the encoder is compiled, and why not. The `processes`
-    share its scoring. `novelty` says how unlike the training texts a text is (None: not known). The outputs of a linear
-    `branch` are added to the network's.
+    The `processes` share its scoring. `novelty` says how unlike the training texts a text is (None: not known). The
+    outputs of a linear `branch` are added to the network's.
     """
 
     config: RunConfig
@@ -82,10 +79,6 @@ class Model:
     provenance: Provenance | None = None
     pooler: dict[str, Tensor] = field(default_factory=dict)
     processes: Processes = SINGLE_PROCESS
-    label_weights: LabelWeights | None = None
-    micro_batches: MicroBatchCount = WHOLE_BATCHES
-    trained_rows: str | None = None
-    compiled: str | None = None
     novelty: Novelty | None = None
     branch: LinearBranch | None = None
 
@@ -184,19 +177,14 @@ class Model:
 
     @property
     def choices(self) -> list[str]:
-        """Return what was chosen for speed, in lines: the device and, of our own network, attention and compilation."""
+        """Return what was chosen for speed, in lines: the device and, of our own network, how attention is computed."""
         compute = self.compute
         if not isinstance(self.network, EncoderWithHeads):
             return [f"{compute}, by onnxruntime"]
         dropout = 0.0 if self.provenance else self.shape.attention_dropout
         kernel = self.network.encoder.attention_kernel(compute.device, compute.precision, dropout)
         sharing = distribution_in_words(self.config.training, self.processes)
-        lines = [str(compute) if sharing is None else f"{compute}, {sharing}", f"attention: {kernel}"]
-        if self.compiled is not None:
-            lines[-1] += f", {self.compiled}"
-        if self.trained_rows is not None:
-            lines.append(self.trained_rows)
-        return lines
+        return [str(compute) if sharing is None else f"{compute}, {sharing}", f"attention: {kernel}"]
 
     def rows(self, examples: Sequence[Example]) -> ExampleRows:
         """Return new texts as rows for this model. Raises DataError for one that it cannot read.

@@ -216,6 +216,11 @@ class Compilable(nn.Module):
     Copies and pickles are without it: it cannot be pickled, and in a copy it would compute with the original's weights.
     """
 
+    @property
+    def is_compiled(self) -> bool:
+        """Return whether `encode` is a compiled one."""
+        return "encode" in self.__dict__
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "encode"}
 

@@ -23,10 +23,10 @@ from encoderlab.reports import training as reports
 from encoderlab.reports.cards import model_card
 from encoderlab.reports.facts import conflicting_rows, labels_alike, shared_rows
 from encoderlab.reports.slices import scores_by_column
+from encoderlab.runs.facts import run_facts, summary_of
 from encoderlab.runs.fit import Result
 from encoderlab.runs.load_data import pair_facts
-from encoderlab.runs.prepare import PreparedRun
-from encoderlab.runs.records import run_facts, summary_of
+from encoderlab.runs.prepared import PreparedRun
 from encoderlab.runs.run import Run
 from encoderlab.runs.scoring import Scored, novelty_of
 from encoderlab.system.processes import SINGLE_PROCESS
@@ -99,7 +99,7 @@ def _finish_task(
     facts = run_facts(run)
 
     # The model comes before the report, which says that the run is finished.
-    longest_row = int(prepared.trained_on.epoch(EVALUATION_SEED, 0).lengths.max())
+    longest_row = int(prepared.training.rows.epoch(EVALUATION_SEED, 0).lengths.max())
     model.provenance = Provenance(result.checkpoint, data.paired, data.fingerprints(), longest_row)
     head_alone = result.checkpoint.get("head_alone", {}).get("kept", False)
     model.novelty = novelty_of(model, prepared.rows, head_alone=head_alone)

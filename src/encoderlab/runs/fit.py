@@ -1,49 +1,40 @@
-"""Fits a model: iterates over the loop's steps and decides what to log, score and keep, and when to stop.
-
-Runs call `fit` through `fit_best`, which may prefer the head alone. A dry run takes some real steps of a run that is
-not started, and says what the whole run would take.
-"""
+"""Fits a model: iterates over the loop's steps and decides what to log, score and keep, and when to stop."""
 
 from __future__ import annotations
 
 import gc
 import os
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from encoderlab.errors import DataError, one_line
 from encoderlab.metrics.scores import SplitScores, is_lower_better
 from encoderlab.models.model import Model
-from encoderlab.runs.journal import Journal, Progress, in_words, note_on_gap
-from encoderlab.runs.resume import most_between_logged_steps
+from encoderlab.runs.fit_branch import OutOfFold
+from encoderlab.runs.journal import Journal, Progress, note_on_gap
 from encoderlab.runs.run import Run
+from encoderlab.runs.training import Training
 from encoderlab.system.device import ThreadsByLoad
+from encoderlab.system.messages import print_lines
 from encoderlab.system.processes import Interrupted, deferred, stop_if_interrupted
 from encoderlab.training import checkpoint as checkpoints
-from encoderlab.training.batches import MicroBatchCount, Rows, RowStream, TrainingBatches
+from encoderlab.training.batches import MicroBatchCount, RowStream, TrainingBatches
 from encoderlab.training.compilation import COMPILED
-from encoderlab.training.config import Keep, seconds_of, steps_per_epoch, total_steps
+from encoderlab.training.config import Keep, length_in_words, steps_per_epoch
 from encoderlab.training.distribution import distribute
 from encoderlab.training.loop import Learner, Step, StepsWithinMemory, horizon_of
 from encoderlab.training.loss import LabelWeights
-from encoderlab.training.occurring_rows import adapt_moments, decay_recorder, rows_left_out, trained_ids
+from encoderlab.training.occurring_rows import adapt_moments, decay_recorder, trained_ids
 from encoderlab.training.optimizer import build_optimizer
 
 CHECKPOINTS_KEPT = 2  # so that another is left if the newest is damaged
-WARM_UP = 3  # uncounted steps: they compile, allocate memory and fill caches
-TIMED = 30  # the most steps that are timed
-TIMED_SECONDS = 10.0
 FALLEN = 0.95  # of the loss without learning anything: clearly below it
-SCORING = 1 / 3  # of the time that training takes for a row: the forward pass, without the backward pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,36 +45,42 @@ class Result:
     throughput: Mapping[str, float | None]
     notes: list[str]
     not_logged: list[tuple[int, int]] = field(default_factory=list)  # first and last step of gaps in metrics.jsonl
+    out_of_fold: OutOfFold | None = None  # predictions of training rows, if folds of them were predicted
 
 
-def fit(model: Model, trained_on: Rows, validation: Rows | None, run: Run) -> Result:
-    """Train the model in place on the rows `trained_on`, and leave the best checkpoint's weights in it.
+def fit(training: Training, run: Run) -> Result:
+    """Train the model in place, and leave the best checkpoint's weights in it.
 
     If the run has checkpoints, training resumes from the newest intact one, as if it had never stopped. Otherwise
-    one is written before the first step, so that a folder that cannot hold it is known at once. The `validation`
-    rows, if any, choose the best checkpoint and stop early; without them the last one is kept. Raises TrainingError
-    if a step is not finite, DataError if all checkpoints are damaged, and Interrupted, after saving a checkpoint, if a
-    signal has come.
+    one is written before the first step, so that a folder that cannot hold it is known at once. The validation rows, if
+    any, choose the best checkpoint and stop early; without them the last one is kept. Raises TrainingError if a step is
+    not finite, DataError if all checkpoints are damaged, and Interrupted, after saving a checkpoint, if a signal has
+    come.
     """
-    training = model.config.training
+    model = training.model
+    settings = model.config.training
     processes = model.processes
+    is_evaluated = training.validation is not None
+    unit = "window" if model.config.dataset is not None and model.config.dataset.is_stream else "epoch"
+    print_lines(length_in_words(settings, len(training.rows), evaluated=is_evaluated, epoch=unit))
 
     # Everything that the next step depends on: from the newest checkpoint, or as it is before the first step.
-    state = TrainState(model, trained_on)
+    state = TrainState(training)
     saved = _SavedSteps(run, state)
     saved.resume()
     saved.save()
     progress = state.progress
-    trained = replace(model, network=state.distributed.network)  # of several processes, perhaps a shard
-    evaluate_every = training.evaluate_every or state.per_epoch
+    shard = replace(model, network=state.distributed.network)  # of several processes, perhaps a part of the weights
+    trained = replace(training, model=shard)
+    evaluate_every = settings.evaluate_every or state.per_epoch
     threads = ThreadsByLoad(model.compute)
 
     with _journal(model, run, state) as journal, deferred(), _objects_frozen():
 
         def evaluate_and_save() -> None:
             with journal.paused():
-                if validation is not None:
-                    _score_and_record(trained, validation, progress, journal)
+                if is_evaluated:
+                    _score_and_record(trained, progress, journal)
                 progress.evaluated = progress.step
                 saved.save()
 
@@ -100,10 +97,10 @@ def fit(model: Model, trained_on: Rows, validation: Rows | None, run: Run) -> Re
                 stop_if_interrupted(processes)
                 if progress.is_due(evaluate_every):
                     evaluate_and_save()
-                elif progress.is_due(training.checkpoint_every):
+                elif progress.is_due(settings.checkpoint_every):
                     with journal.paused():
                         saved.save()
-                if progress.stops_early(training.patience):
+                if progress.stops_early(settings.patience):
                     break
 
             # Always evaluate and save after the last step.
@@ -121,12 +118,14 @@ def fit(model: Model, trained_on: Rows, validation: Rows | None, run: Run) -> Re
     return Result(checkpoint, journal.throughput(), [*notes, *map(note_on_gap, gaps)], gaps)
 
 
-def _score_and_record(model: Model, validation: Rows, progress: Progress, journal: Journal) -> None:
+def _score_and_record(training: Training, progress: Progress, journal: Journal) -> None:
     """Score the model on validation, and record whether it is the best so far."""
-    scores = model.evaluate(validation)
+    model = training.model
+    assert training.validation is not None
+    scores = model.evaluate(training.validation)
     main_score = model.task.main_score
     sign = -1.0 if is_lower_better(main_score) else 1.0
-    learned = has_learned(scores, model.label_weights, progress, model.config.training.warmup)
+    learned = has_learned(scores, training.label_weights, progress, model.config.training.warmup)
     progress.record_evaluation(sign * scores.values[main_score], scores.values["loss"], learned=learned)
     journal.evaluation("validation", scores, main_score)
 
@@ -162,7 +161,7 @@ def _journal(model: Model, run: Run, state: TrainState) -> Journal:
     if not model.processes.is_main:
         return Journal(Path(os.devnull), log_every, state.per_epoch, state.progress)
     events = run.events_folder if model.config.tensorboard else None
-    between = most_between_logged_steps(run, log_every)
+    between = max(log_every, run.most_between_logged_steps)
     return Journal(run.metrics_file, log_every, state.per_epoch, state.progress, events, between)
 
 
@@ -211,9 +210,11 @@ class TrainState:
     call the same methods in the same order.
     """
 
-    def __init__(self, model: Model, train: Rows) -> None:
+    def __init__(self, training: Training) -> None:
+        model = training.model
+        train = training.rows
         config = model.config
-        training = config.training
+        settings = config.training
         self.model = model
         self.processes = model.processes
 
@@ -224,28 +225,28 @@ class TrainState:
         self.progress = Progress()
 
         # The network, whole or sharded, and what trains it.
-        self.distributed = distribute(model.network, training, self.processes, model.compute.device)
-        optimizer = build_optimizer(self.distributed.network, training, model.compute.precision)
+        self.distributed = distribute(model.network, settings, self.processes, model.compute.device)
+        optimizer = build_optimizer(self.distributed.network, settings, model.compute.precision)
         self.record_decay = decay_recorder(self.distributed.network, optimizer)
         self.learner = Learner(
             self.distributed.for_forward,
             optimizer,
-            training,
+            settings,
             model.compute,
             processes=self.processes,
-            label_weights=model.label_weights,
+            label_weights=training.label_weights,
             form=model.task.loss_form(),
         )
 
         # How far the run goes, and the batches on the way.
-        compiled = model.compiled == COMPILED
-        self.horizon = horizon_of(training, len(train), self.processes, compiled=compiled)
-        self.per_epoch = steps_per_epoch(training, len(train))
+        compiled = training.compiled == COMPILED
+        self.horizon = horizon_of(settings, len(train), self.processes, compiled=compiled)
+        self.per_epoch = steps_per_epoch(settings, len(train))
 
         batches = TrainingBatches(
-            train, training, config.seed, model.tokenizer.pad_id, model.compute.device, self.processes
+            train, settings, config.seed, model.tokenizer.pad_id, model.compute.device, self.processes
         )
-        self.steps = StepsWithinMemory(batches, model.micro_batches)
+        self.steps = StepsWithinMemory(batches, training.micro_batches)
 
     def remaining_steps(self) -> Iterator[Step]:
         """Yield each step that the run still has to take, after it has been taken; none if it has stopped early."""
@@ -343,80 +344,3 @@ class _SavedSteps:
             checkpoints.save_checkpoint(self.folder, progress.step, weights, state)
             checkpoints.prune(self.folder, newest=CHECKPOINTS_KEPT, keep={progress.best_step} - {0})
         self.last = progress.step
-
-
-def dry_run(model: Model, trained_on: Rows, rows: Mapping[str, Rows]) -> None:
-    """Take the first steps of the run, and print what the whole run would take.
-
-    `rows` are those of the splits, of which all but `train` are scored. The model's weights are changed. All processes
-    of a run call it. Raises MemoryTooSmallError and TrainingError as a run does.
-    """
-    config = model.config
-    training = config.training
-    network = model.network
-
-    # How long one step takes here.
-    per_step = _seconds_per_step(model, trained_on)
-
-    # How many steps and evaluations there would be, and how long they would take together.
-    n_rows = len(trained_on)
-    per_epoch = steps_per_epoch(training, n_rows)
-    budget = None if training.budget is None else seconds_of(training.budget)
-    steps = total_steps(training, n_rows) if budget is None else max(int(budget / per_step), 1)
-    evaluations = 0
-    if "validation" in rows:
-        evaluations = -(-steps // (training.evaluate_every or per_epoch))
-    scored = evaluations * len(rows.get("validation", ()))
-    scored += sum(len(split_rows) for name, split_rows in rows.items() if name != "train")
-    scoring = SCORING * scored * per_step / min(training.batch_size, n_rows)
-    total = steps * per_step + scoring if budget is None else budget
-
-    # Print the estimate.
-    frozen = sum(weight.numel() for weight in network.parameters() if not weight.requires_grad)
-    left_out = rows_left_out(network)
-    by_part = network.parameters_by_part()
-    by_part["embeddings"] += left_out
-    parts = ", ".join(f"{part} {n:,}" for part, n in by_part.items())
-    within = f" within training.budget={training.budget}" if budget else ""
-    peak = _peak_memory(model.compute.device)
-    lines = {
-        f"{config.command} {config.task.name}, seed {config.seed}": "dry run: only the cache is written",
-        "Parameters": f"{network.n_parameters + left_out:,} ({parts}){f'; {frozen:,} frozen' if frozen else ''}",
-        "Choices": "; ".join([*model.choices, str(model.micro_batches)]),
-        "Rows": ", ".join(f"{len(split_rows):,} {name}" for name, split_rows in {**rows, "train": trained_on}.items()),
-        "Steps": f"{'about ' if budget else ''}{steps:,}{within} of {training.batch_size} rows "
-        f"({steps / per_epoch:,.2f} epochs of {per_epoch:,}), {evaluations:,} evaluation{'s' * (evaluations != 1)}",
-    }
-    if peak:
-        lines["Memory"] = f"{peak / 2**30:.1f} GiB at most so far"
-    lines["Time"] = (
-        f"about {in_words(total)} at {in_words(per_step)} a step on this machine at its present load, besides reading "
-        "and tokenising, baselines and the report"
-    )
-    print(*(f"{name}: {words}" for name, words in lines.items()), sep="\n")
-
-
-def _peak_memory(device: torch.device) -> int:
-    """Return the most bytes that this process has used, of the GPU's memory or of the machine's; 0 if unknown."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    if sys.platform == "win32":
-        return 0
-    import resource  # which Windows lacks
-
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def _seconds_per_step(model: Model, train: Rows) -> float:
-    """Take the run's first steps; return the mean time of one."""
-    state = TrainState(model, train)
-    times = [time.perf_counter()]
-    for step in state.remaining_steps():
-        step.numbers()  # waits for the device
-        times.append(time.perf_counter())
-        timed = times[WARM_UP:]
-        enough = len(timed) > TIMED or (len(timed) > 1 and timed[-1] - timed[0] > TIMED_SECONDS)
-        if model.processes.broadcast_from_main(lambda enough=enough: enough):
-            break
-    return float(np.diff(times)[min(WARM_UP, len(times) - 2) :].mean())

@@ -31,6 +31,7 @@ from encoderlab.models.model import Model
 from encoderlab.tasks.regression import Regression
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import Task, TextTaskConfig
+from encoderlab.training.loss import LabelWeights
 
 # Standard errors of the gain in loss that it must exceed. Chosen on halves of validation, the mean gain on the other
 # halves was 0.124 with none and with 1, and 0.115 with 2 (six sets; benchmarks/SUITE.md). The networks of folds learn
@@ -79,16 +80,18 @@ class HeldOut:
     source: str
 
 
-def check_linear_weight(task: object, data: Data) -> None:
+def check_linear_weight(task: object, data: Data | Documents) -> None:
     """Raise SettingError if a weight is set for a linear model that these rows do not allow."""
-    if not isinstance(task, TextTaskConfig) or not task.linear_weight:
+    if not isinstance(task, TextTaskConfig) or not task.linear_weight or not isinstance(data, Data):
         return
     if reason := cannot_fit(labelled(data.split("train")), len(data.labels)):
         problem = f"task.linear_weight={task.linear_weight:g} asks for a linear model: {reason}"
         raise SettingError(problem, remedy="Set task.linear_weight=0")
 
 
-def fit_linear(model: Model, data: Data | Documents, out_of_fold: OutOfFold | None = None) -> FittedLinear | None:
+def fit_linear(
+    model: Model, data: Data | Documents, out_of_fold: OutOfFold | None, label_weights: LabelWeights | None
+) -> FittedLinear | None:
     """Return a linear model of the labelled training rows of a run; None if the run has no branch.
 
     It has none if its weight is set to 0, and if the rows are words. Unless the weight is set, it has none either if
@@ -100,7 +103,7 @@ def fit_linear(model: Model, data: Data | Documents, out_of_fold: OutOfFold | No
         return None
     steps = model.config.training.steps
     is_trial = steps is not None and steps < SHORTEST_RUN
-    if task.linear_weight is None and (is_trial or model.label_weights is not None):
+    if task.linear_weight is None and (is_trial or label_weights is not None):
         return None
     train = labelled(data.split("train"))
     on_ngrams = None

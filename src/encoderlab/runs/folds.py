@@ -12,8 +12,8 @@ from encoderlab.data.examples import Folded
 from encoderlab.data.selected import FEW_RANDOM, SELECTED, Reason
 from encoderlab.reports import folds as reports
 from encoderlab.reports.folds import OUT_OF_FOLD
-from encoderlab.runs.records import open_run, run_facts
-from encoderlab.runs.resume import AUTO, HARDWARE, began, environment_of, settings_to_run_with
+from encoderlab.runs.facts import run_facts
+from encoderlab.runs.resume import HARDWARE, Beginning, open_run
 from encoderlab.runs.run import Run
 from encoderlab.runs.tracking import check_trackers
 from encoderlab.system.device import set_up_compute
@@ -23,25 +23,24 @@ from encoderlab.system.processes import Processes, stop_if_interrupted
 Train = Callable[[AnyRunConfig, Processes], Run | None]
 
 
-def cross_validate(config: AnyRunConfig, processes: Processes, train: Train[AnyRunConfig]) -> Run | None:
-    """Call `train` for each of `config.folds` folds, and report all of them together; return the run of all.
+def cross_validate(
+    beginning: Beginning, processes: Processes, train: Train[RunConfig], *, is_dry: bool = False
+) -> Run | None:
+    """Call `train` for each fold of the settings, and report all of them together; return the run of all.
 
     The `processes` share each fold, one fold after another.
 
-    An unfinished cross-validation resumes if `config.resume` or `config.run_dir` names it: finished folds are kept. A
-    dry run covers the first fold, and returns None. Raises SettingError, DataError or TrainingError.
+    Of a cross-validation that is resumed, finished folds are kept. A dry run covers the first fold, and returns None.
+    Raises SettingError, DataError or TrainingError.
     """
-    assert config.folds is not None
-    is_dry = config.dry_run
-    resume = config.resume or (AUTO if config.run_dir is not None else None)
-    requested = settings_to_run_with(replace(config, resume=resume, dry_run=False), processes)
+    requested = replace(beginning.config, dry_run=False)
     check_trackers(requested)
 
     # All rows are read once, to know which fold each of them is in.
     with processes.main_process_first():
         data, folded = _whole(requested)
     if is_dry:
-        print_lines(f"{config.folds} folds take {config.folds} runs like this one, the first:")
+        print_lines(f"{requested.folds} folds take {requested.folds} runs like this one, the first:")
         first = _settings_of_fold(requested, 1, dry_run=True)
         return train(first, processes)
 
@@ -49,11 +48,11 @@ def cross_validate(config: AnyRunConfig, processes: Processes, train: Train[AnyR
     compute = set_up_compute(
         training.device,
         training.precision.value,
-        began(requested, processes).threads,
+        beginning.threads,
         deterministic=training.deterministic,
         processes=processes,
     )
-    with open_run(requested, data, compute, processes, requested=requested) as run:
+    with open_run(beginning, requested, data, compute, processes) as run:
         # What the frequencies of labels decide is the same in every fold.
         tested = data.survey[OUT_OF_FOLD]
         task, _ = requested.task.settled(data.labels, tested, has_validation=True)
@@ -113,8 +112,8 @@ def report_folds(run: Run, data: Data, folded: Folded, runs: Sequence[Run]) -> N
     labels = data.labels
     finished = []
     for fold_run in runs:
-        started = environment_of(fold_run)
-        finished.append(reports.Fold(fold_run.folder, fold_run.report, started["dataset"]["splits"]["train"]["rows"]))
+        learned = fold_run.record.environment["dataset"]["splits"]["train"]["rows"]
+        finished.append(reports.Fold(fold_run.folder, fold_run.report, learned))
     report = reports.build_folds_report(finished, data.origin["unused_test_rows"] or 0)
     where = list(map(rows.where, range(len(rows))))
     table = reports.out_of_fold_table([fold_run.predictions_file for fold_run in runs], folded.folds, where, labels)

@@ -7,26 +7,27 @@ not the composed config, so `resume=FOLDER` alone is enough and a command line m
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf.errors import OmegaConfBaseException
 
 from encoderlab.config import TRAINING_COMMANDS
-from encoderlab.config.commands import AnyRunConfig, RunConfig
+from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_from_dict, settings_to_dict
-from encoderlab.errors import DataError, SettingError, one_line
+from encoderlab.data.data import Data
+from encoderlab.data.documents import Documents
+from encoderlab.errors import DataError, SettingError
+from encoderlab.runs.record import Record, parsed, plain, record_start
 from encoderlab.runs.run import Run, check_free
 from encoderlab.settings import flat_settings
-from encoderlab.system.device import PRECISION_NAMES
+from encoderlab.system.device import PRECISION_NAMES, Compute
 from encoderlab.system.processes import Processes
-from encoderlab.system.records import json_of, yaml_of
 from encoderlab.training.config import Precision
 
 ONLY_PLACES = ("cache_dir", "run_dir", "resume", "config")  # settings that change nothing in a run
@@ -51,52 +52,10 @@ MAY_CHANGE = LOGGING | HARDWARE | PATHS | LIMITS
 AUTO = "auto"
 
 
-def settings_to_run_with(
-    config: AnyRunConfig, processes: Processes, explicit: Collection[str] | None = None
-) -> AnyRunConfig:
-    """Return the settings of the run that `config.resume` names, with `resume` and `run_dir` its folder; those of a new
-    run have no `resume`.
-
-    They must agree with the run's own: all of them, or those that were typed (`explicit`, or the config's `overrides`),
-    except those that may change. `auto` takes the latest unfinished run of this command with these settings, or that in
-    `config.run_dir`, and starts a new run if there is none. Raises SettingError if the run is finished or was started
-    with other settings, or the folder of a new run is not free; DataError if there is no such run.
-    """
-    if explicit is None and config.overrides is not None:
-        explicit = {override.partition("=")[0].lstrip("+~") for override in config.overrides}
-    return processes.broadcast_from_main(lambda: _settings_to_run_with(config, explicit))
-
-
-def _settings_to_run_with(config: AnyRunConfig, explicit: Collection[str] | None) -> AnyRunConfig:
-    if config.resume == AUTO:
-        settings = _latest_unfinished(config)
-    elif config.resume is not None:
-        settings = _named(config, config.resume, explicit)
-    else:
-        settings = None
-    if settings is None:
-        check_free(config.run_dir)
-        return replace(config, resume=None)
-    return settings
-
-
-def folds_of(config: RunConfig, processes: Processes) -> int | None:
-    """Return the number of folds of a cross-validation, as set or as in the run that `config.resume` names; None for
-    any other run. Raises DataError if there is no such run.
-    """
-    resume = config.resume
-    if config.folds is not None or resume is None or resume == AUTO:
-        return config.folds
-
-    def recorded() -> int | None:
-        return read_record(Run(resume).config_file, lambda text: yaml_of(text).get("folds"))
-
-    return processes.broadcast_from_main(recorded)
-
-
 @dataclass(frozen=True, slots=True)
-class Began:
-    """What a run began with that its settled config.yaml does not say; of a new run, what is set.
+class Beginning:
+    """What a run begins or continues with: its `config`, in which settings may still be open, and the `record` that a
+    resumed run has made of itself (None: the run is new).
 
     `threads` to compute with: as set; a resumed run has the number that it began with on the same cores, so that it
     rounds as before, and no longer follows the load. Otherwise, as on other cores, it is decided anew: None. A
@@ -105,27 +64,29 @@ class Began:
     decided (None: the run is new, and decides now).
     """
 
+    config: RunConfig
+    record: Record | None
     threads: int | None
     precision: Precision
     accumulate: int | None
     notes: list[str] | None = None
 
+    @property
+    def continues_from_checkpoint(self) -> bool:
+        """Return whether the run is resumed, and continues from a checkpoint."""
+        return self.config.resume is not None and Run(self.config.resume).has_checkpoint
 
-def began(config: RunConfig, processes: Processes) -> Began:
-    """Return what the run that `config.resume` names began with. Raises DataError if its records are damaged."""
-    training = config.training
-    resume = config.resume
-    if resume is None:
-        return Began(training.threads, training.precision, training.accumulate)
-
-    def recorded() -> Began:  # read by the main process, as other machines may lack the folder
-        run = Run(resume)
-        record = environment_of(run)
-
-        # The same cores compute as they did, so that the run rounds as before.
+    @classmethod
+    def of(cls, config: RunConfig, record: Record | None, processes: Processes) -> Beginning:
+        training = config.training
         threads = training.threads
         precision = training.precision
-        hardware = record["hardware"]
+        accumulate = training.accumulate
+        if record is None:
+            return cls(config, None, threads, precision, accumulate)
+
+        # The same cores compute as they did, so that the run rounds as before.
+        hardware = record.environment["hardware"]
         same_machine = hardware["cores"] == os.cpu_count() and hardware.get("processes") == processes.local_size
         if threads is None and same_machine:
             threads = hardware["threads"]
@@ -133,37 +94,61 @@ def began(config: RunConfig, processes: Processes) -> Began:
             precision = Precision[PRECISION_NAMES[getattr(torch, hardware["precision"])]]
 
         # Micro-batches that memory has decided stay open, unless they are set now.
-        accumulate = record.get("composed", {}).get("training", {}).get("accumulate")
-        settled = read_record(run.config_file, lambda text: yaml_of(text)["training"]["accumulate"])
-        if accumulate is not None or settled != training.accumulate:
-            accumulate = training.accumulate
-        return Began(threads, precision, accumulate, record.get("notes"))
-
-    return processes.broadcast_from_main(recorded)
+        was_open = record.composed.get("training", {}).get("accumulate") is None
+        if was_open and record.settings["training"]["accumulate"] == accumulate:
+            accumulate = None
+        return cls(config, record, threads, precision, accumulate, record.environment.get("notes"))
 
 
-def continues_from_checkpoint(config: RunConfig) -> bool:
-    """Return whether the run is resumed, and continues from a checkpoint."""
-    return config.resume is not None and Run(config.resume).has_checkpoint
+def begin(config: RunConfig, processes: Processes, explicit: Collection[str] | None = None) -> Beginning:
+    """Return what a new run begins with, or what the run that `config.resume` names continues with: its own settings,
+    with `resume` and `run_dir` its folder.
+
+    The settings of a run that is resumed must agree with its own: all of them, or those that were typed (`explicit`, or
+    the config's `overrides`), except those that may change. `auto` takes the latest unfinished run of this command with
+    these settings, or that in `config.run_dir`, and starts a new run if there is none; so does a cross-validation whose
+    `run_dir` is named. Raises SettingError if the run is finished or was started with other settings, or the folder of
+    a new run is not free; DataError if there is no such run.
+    """
+    if explicit is None and config.overrides is not None:
+        explicit = {override.partition("=")[0].lstrip("+~") for override in config.overrides}
+    if config.folds is not None and config.resume is None and config.run_dir is not None:
+        config = replace(config, resume=AUTO, dry_run=False)
+    return processes.broadcast_from_main(lambda: _beginning(config, explicit, processes))
 
 
-def _named(config: AnyRunConfig, resume: str, explicit: Collection[str] | None) -> AnyRunConfig:
-    """Return the settings of the run in the folder `resume`."""
-    run = Run(resume)
+def _beginning(config: RunConfig, explicit: Collection[str] | None, processes: Processes) -> Beginning:
+    # A run that is resumed, by its name or as the latest that was stopped.
+    run = None
+    if config.resume == AUTO:
+        run, config = _latest_unfinished(config)
+    elif config.resume is not None:
+        run = Run(config.resume)
+        config = _named(config, run, explicit)
+
+    # A new run.
+    if run is None:
+        check_free(config.run_dir)
+        config = replace(config, resume=None)
+    return Beginning.of(config, None if run is None else run.record, processes)
+
+
+def _named(config: RunConfig, run: Run, explicit: Collection[str] | None) -> RunConfig:
+    """Return the settings of the run that `config.resume` names."""
     if config.run_dir is not None and Path(config.run_dir).resolve() != run.folder.resolve():
         remedy = "Remove run_dir; a run resumes in its own folder"
-        raise SettingError(f"run_dir={config.run_dir} is not resume={resume}", remedy=remedy)
+        raise SettingError(f"run_dir={config.run_dir} is not resume={config.resume}", remedy=remedy)
     return _merged(config, run, explicit, MAY_CHANGE)
 
 
-def _latest_unfinished(config: AnyRunConfig) -> AnyRunConfig | None:
-    """Return the settings of the latest unfinished run that agrees with `config`; None if there is none."""
+def _latest_unfinished(config: RunConfig) -> tuple[Run | None, RunConfig]:
+    """Return the latest unfinished run that agrees with `config`, and its settings; None if there is none."""
     usual = (Path("outputs") / config.command / config.task.name).glob("*")
     folders = usual if config.run_dir is None else [Path(config.run_dir)]
 
     # A named run that is finished is called so, and not taken for a folder that is not free.
     if config.run_dir is not None and Run(config.run_dir).finished:
-        _check_unfinished(Run(config.run_dir), environment_of(Run(config.run_dir)), config.command)
+        _check_unfinished(Run(config.run_dir), config.command)
 
     # The newest comes first.
     unfinished = [run for run in map(Run, folders) if run.config_file.is_file() and not run.finished]
@@ -175,42 +160,38 @@ def _latest_unfinished(config: AnyRunConfig) -> AnyRunConfig | None:
                 raise
             continue
         print(f"resume=auto resumes {run.folder}", file=sys.stderr)
-        return merged
+        return run, merged
     if config.run_dir is None:
         print("resume=auto finds no unfinished run with these settings and starts a new one", file=sys.stderr)
-    return None
+    return None, config
 
 
-def _merged(config: AnyRunConfig, run: Run, explicit: Collection[str] | None, may_change: Set[str]) -> AnyRunConfig:
+def _merged(config: RunConfig, run: Run, explicit: Collection[str] | None, may_change: Set[str]) -> RunConfig:
     """Return the run's settings, with those that may change as now set. Raises SettingError naming every other
     difference, or if the run is finished.
     """
     # Another command's run, and one that has ended, cannot be resumed.
-    record = environment_of(run)
-    _check_unfinished(run, record, config.command)
+    _check_unfinished(run, config.command)
 
     # The run's own settings, as they were when it began: an edited file would make its report untrue.
-    recorded = read_record(run.config_file, lambda text: settings_from_dict(yaml_of(text), type(config)))
+    recorded = parsed(run.config_file, lambda: settings_from_dict(run.record.settings, type(config)))
     settings = dict(flat_settings(plain(recorded)))
-    _refuse_edited(run, settings, record)
+    _refuse_edited(run, settings)
 
     # What this line changes: hardware and logging may, what the steps so far depend on may not.
-    changed = _changed(config, settings, record.get("composed", {}), explicit, may_change)
+    changed = _changed(config, settings, run.record.composed, explicit, may_change)
     _refuse_changes(run, settings, changed, may_change)
     return _apply(recorded, changed, config, run)
 
 
-def _refuse_edited(run: Run, settings: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+def _refuse_edited(run: Run, settings: Mapping[str, Any]) -> None:
     """Raise SettingError naming every setting in config.yaml that is not what the run began, or was last resumed, with.
 
     A kill may have come between the two records of a start, so config.yaml may be that of the start before.
     """
-    # What each start of the run has recorded: the first, and each resumption.
-    starts = [start["settled"] for start in (record, *record.get("resumed", [])) if "settled" in start]
-
-    # One of the last two must be what config.yaml says now.
+    # What one of the last two starts has recorded must be what config.yaml says now.
     differing: list[str] = []
-    for settled in starts[-2:]:
+    for settled in run.record.settled[-2:]:
         began_with = dict(flat_settings(settled))
         names = (settings.keys() | began_with.keys()) - {*ONLY_PLACES}
         differing = sorted(name for name in names if settings.get(name) != began_with.get(name))
@@ -226,18 +207,10 @@ def _refuse_edited(run: Run, settings: Mapping[str, Any], record: Mapping[str, A
         raise SettingError(problem, remedy=remedy)
 
 
-def most_between_logged_steps(run: Run, log_every: int) -> int:
-    """Return how many steps at most lie between two that the run has logged, now or before it was resumed."""
-    if not run.environment_file.is_file():  # a fit that no command has begun
-        return log_every
-    record = environment_of(run)
-    starts = [start["settled"] for start in (record, *record.get("resumed", [])) if "settled" in start]
-    return max(log_every, *(settled["training"]["log_every"] for settled in starts), 0)
-
-
-def _check_unfinished(run: Run, record: Mapping[str, Any], command: str) -> None:
+def _check_unfinished(run: Run, command: str) -> None:
     """Raise SettingError if the run is finished or was started by another command."""
-    if (started_by := record.get("command")) != command:
+    started_by = run.record.command
+    if started_by != command:
         remedy = f"Run encoderlab {started_by} resume=..." if started_by in TRAINING_COMMANDS else ""
         raise SettingError(f"{run.folder} was started by encoderlab {started_by}", remedy=remedy)
     if run.finished:
@@ -281,7 +254,7 @@ def _refuse_changes(run: Run, settings: Mapping[str, Any], changed: Mapping[str,
         raise SettingError(problem, remedy="Remove them, or start a new run")
 
 
-def _apply(recorded: AnyRunConfig, changed: Mapping[str, Any], config: AnyRunConfig, run: Run) -> AnyRunConfig:
+def _apply(recorded: RunConfig, changed: Mapping[str, Any], config: RunConfig, run: Run) -> RunConfig:
     """Return the `recorded` settings of a run with the changed ones, and with what `config` says of this start."""
     merged: dict[str, Any] = settings_to_dict(recorded) | {"cache_dir": config.cache_dir}
     for key, value in changed.items():
@@ -298,36 +271,54 @@ def _is_explicit(key: str, explicit: Collection[str] | None) -> bool:
     return any(f"{key}.".startswith(f"{name}.") for name in explicit)
 
 
-def plain(config: RunConfig) -> dict[str, Any]:
-    """Return the settings as JSON holds them, the form in which they are compared."""
-    return json.loads(json.dumps(settings_to_dict(config)))
+@contextmanager
+def open_run(
+    beginning: Beginning,
+    config: RunConfig,
+    data: Data | Documents,
+    compute: Compute,
+    processes: Processes,
+    *,
+    fingerprints: Mapping[str, str] | None = None,
+    notes: list[str] | None = None,
+) -> Iterator[Run]:
+    """Open the folder of a run, new or resumed, and record its settled `config` there.
+
+    `fingerprints` are those of what the run reads besides the data, by the setting that names it. On an error a new
+    folder is deleted, unless a step's checkpoint in it is worth keeping. Raises DataError if the rows or other files of
+    a resumed run have changed.
+    """
+    record = beginning.record
+
+    def opened() -> AbstractContextManager[Run]:
+        if record is None:
+            return Run.new(config.run_dir, config.command, config.task.name)
+        run = Run(config.resume or "")
+        _refuse_changed_data(run, record, config, {**data.fingerprints(), **(fingerprints or {})})
+        return run.reopened(config.command)
+
+    with processes.entered_by_main(opened) as run:
+        if processes.is_main:
+            run.record = record_start(
+                run.folder,
+                replace(config, overrides=None) if run.is_nested else config,  # nobody types those of a fold
+                compute,
+                before=record,
+                data=data,
+                requested=beginning.config,
+                fingerprints=fingerprints,
+                notes=notes,
+            )
+        yield run
 
 
-def environment_of(run: Run) -> dict[str, Any]:
-    """Return what environment.json records of a run. Raises DataError if it is missing or damaged."""
-    return read_record(run.environment_file, _environment)
-
-
-def _environment(text: str) -> dict[str, Any]:
-    """Return the content of environment.json. Raises ValueError or TypeError if it is damaged."""
-    record = dict(json_of(text))
-    data = record.get("dataset")
-    splits = [] if data is None else data["splits"].values()
-    starts = [record, *record.get("resumed", [])]
-    settings = [start[name] for start in starts for name in ("composed", "settled") if name in start]
-    mappings = [*splits, *settings, *(start["hardware"] for start in starts if "hardware" in start)]
-    if not all(isinstance(mapping, dict) for mapping in (*mappings, record.get("files", {}))):
-        raise TypeError("a record in it is not an object")
-    return record
-
-
-def read_record(path: Path, parse: Callable[[str], Any]) -> Any:
-    """Return a record of a run folder. Raises DataError if it is missing or damaged, or SettingError."""
-    try:
-        return parse(path.read_text(encoding="utf-8"))
-    except OSError:
-        problem = f"{path.parent} is not a run folder: it has no {path.name}"
-        raise DataError(problem, remedy="Use a run folder, as printed by training") from None
-    except (OmegaConfBaseException, TypeError, AttributeError, KeyError, ValueError) as error:
-        remedy = "Start a new run: this one was started by another version of encoderlab, or is damaged"
-        raise DataError(f"{path} cannot be read: {one_line(str(error))[:200]}", remedy=remedy) from None
+def _refuse_changed_data(run: Run, record: Record, config: RunConfig, fingerprints: Mapping[str, str]) -> None:
+    """Raise DataError if rows or files are not those that the run was started with."""
+    environment = record.environment
+    before = {name: split.get("fingerprint") for name, split in environment["dataset"]["splits"].items()}
+    before |= environment.get("files", {})
+    changed = sorted(name for name in before.keys() | fingerprints.keys() if before.get(name) != fingerprints.get(name))
+    if changed:
+        named = [f"{name}={getattr(config, name)}" if hasattr(config, name) else name for name in changed]
+        problem = f"The data of {' and '.join(named)} have changed since the run in {run.folder} was started"
+        raise DataError(problem, remedy="Restore them, or remove resume to start a new run")

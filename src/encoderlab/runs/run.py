@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from filelock import FileLock, Timeout
 
 from encoderlab.errors import SettingError, TrainingError
+from encoderlab.runs.record import CONFIG, ENVIRONMENT, Record
 from encoderlab.system.records import json_of
 
 if TYPE_CHECKING:
@@ -51,11 +52,11 @@ class Run:
     @property
     def config_file(self) -> Path:
         """Return the path of its settings; a folder without them is no run yet."""
-        return self.folder / "config.yaml"
+        return self.folder / CONFIG
 
     @property
     def environment_file(self) -> Path:
-        return self.folder / "environment.json"
+        return self.folder / ENVIRONMENT
 
     @property
     def metrics_file(self) -> Path:
@@ -117,6 +118,18 @@ class Run:
             "label_errors": self.label_errors_file,
         }
         return {name: str(paths[name]) for name in names}
+
+    @cached_property
+    def record(self) -> Record:
+        """Return what the run has recorded of itself, read once. Raises DataError if it is missing or damaged."""
+        return Record.read(self.folder)
+
+    @property
+    def most_between_logged_steps(self) -> int:
+        """Return how many steps at most lie between two that the run has logged, each time it was started."""
+        if not self.environment_file.is_file():  # a fit that no command has begun
+            return 0
+        return max((settled["training"]["log_every"] for settled in self.record.settled), default=0)
 
     @cached_property
     def report(self) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from time import perf_counter
 import torch
 
 from encoderlab.batch import Batch
-from encoderlab.models.model import Model
 from encoderlab.runs.fit import TrainState
+from encoderlab.runs.training import Training
 from encoderlab.system.device import PRECISION_NAMES, Compute
 from encoderlab.system.processes import stop_if_interrupted
-from encoderlab.training.batches import Rows, RowStream
+from encoderlab.training.batches import RowStream
 from encoderlab.training.checkpoint import random_state, set_random_state
 from encoderlab.training.config import Compile, Precision, TrainingConfig, total_steps
 from encoderlab.training.loop import Learner, accumulate_gradients, count_totals
@@ -45,16 +45,17 @@ class Choice:
         return f"{PRECISION_NAMES[self.precision]}, {self.threads} thread{'s' * (self.threads > 1)}"
 
 
-def with_fastest_choice(model: Model, trained_on: Rows, *, resumed: bool) -> Compute:
+def with_fastest_choice(training: Training, *, resumed: bool) -> Compute:
     """Return how the model is to be computed: by the fastest choice if some are open, and otherwise as it is now.
 
     The model, its gradients and the random generators are as before. A `resumed` run keeps what it began with.
     """
+    model = training.model
     compute = model.compute
     choices = _choices(model.config.training, compute)
-    if resumed or len(choices) < 2 or not _can_be_timed(model, trained_on):
+    if resumed or len(choices) < 2 or not _can_be_timed(training):
         return compute
-    seconds = _seconds_of_steps(model, trained_on, choices)
+    seconds = _seconds_of_steps(training, choices)
     if not seconds:
         return compute
 
@@ -91,23 +92,25 @@ def _choices(training: TrainingConfig, compute: Compute) -> list[Choice]:
     return [Choice(*pair) for pair in product(precisions, threads)]
 
 
-def _can_be_timed(model: Model, trained_on: Rows) -> bool:
+def _can_be_timed(training: Training) -> bool:
     """Return whether a run is one of many steps in one process on a CPU, whose numbers may depend on its speed."""
-    training = model.config.training
-    stays = not training.measure or training.deterministic or training.compile is Compile.always
-    if stays or model.compute.device.type != "cpu" or model.processes.size > 1 or isinstance(trained_on, RowStream):
+    model = training.model
+    settings = model.config.training
+    stays = not settings.measure or settings.deterministic or settings.compile is Compile.always
+    if stays or model.compute.device.type != "cpu" or model.processes.size > 1 or isinstance(training.rows, RowStream):
         return False
-    return training.budget is not None or total_steps(training, len(trained_on)) >= LEAST_STEPS
+    return settings.budget is not None or total_steps(settings, len(training.rows)) >= LEAST_STEPS
 
 
-def _seconds_of_steps(model: Model, trained_on: Rows, choices: Sequence[Choice]) -> Mapping[Choice, list[float]]:
+def _seconds_of_steps(training: Training, choices: Sequence[Choice]) -> Mapping[Choice, list[float]]:
     """Return how long each of some steps takes with each choice, which compute the same batches in turn; {} if steps
     take long, or are not finite.
     """
+    model = training.model
     generators = random_state(model.compute.device)
     threads = torch.get_num_threads()
-    state = TrainState(model, trained_on)
-    batches = list(islice(state.steps.batches.steps(0, model.micro_batches.number), BATCHES))
+    state = TrainState(training)
+    batches = list(islice(state.steps.batches.steps(0, training.micro_batches.number), BATCHES))
     taken: dict[Choice, list[float]] = {choice: [] for choice in choices}
     try:
         for round_number, batch in product(range(ROUNDS), batches):

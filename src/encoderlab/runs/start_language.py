@@ -9,7 +9,7 @@ from encoderlab.config.commands import RunConfig
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
 from encoderlab.metrics.languages import UNCLEAR, languages, scripts
-from encoderlab.runs.records import start_metadata
+from encoderlab.runs.facts import start_metadata
 
 MOST_TEXTS = 500  # spread evenly over the training rows
 MANY_FOREIGN = 0.05  # of the texts: of eleven English sets, none had more than 0.8% that seemed foreign

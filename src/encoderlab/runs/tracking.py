@@ -20,7 +20,6 @@ from encoderlab.config.commands import RunConfig, Tracking
 from encoderlab.errors import SettingError, UserError
 from encoderlab.runs.run import Run
 from encoderlab.settings import flat_settings
-from encoderlab.system.records import yaml_of
 
 PROJECT = "encoderlab"  # an MLflow experiment, or a project of Weights & Biases
 LONGEST_VALUE = 500  # characters of a setting that MLflow takes
@@ -55,7 +54,7 @@ def track(run: Run) -> None:
 
     Raises UserError with the tracker's own words if it fails.
     """
-    settings = yaml_of(run.config_file.read_text(encoding="utf-8"))
+    settings = run.record.settings
     if settings["tracking"] is None:
         return
     tracking = Tracking[settings["tracking"]]

@@ -43,10 +43,13 @@ from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError, one_line
 from encoderlab.models.folder import save_model
 from encoderlab.models.model import Model, Provenance
-from encoderlab.runs.fit_best import fit_best, fit_head_alone
+from encoderlab.recipes.finetuning import Finetuning
 from encoderlab.runs.fit_branch import fit_linear
-from encoderlab.runs.prepare import PreparedRun, prepare
+from encoderlab.runs.prepared import PreparedRun
+from encoderlab.runs.recipe import Recipe, Start
+from encoderlab.runs.resume import begin
 from encoderlab.runs.scoring import score
+from encoderlab.runs.train import fit_with, prepare
 from encoderlab.settings import quote
 from encoderlab.shipped import SHIPPED
 from encoderlab.system.processes import SINGLE_PROCESS
@@ -270,49 +273,52 @@ class TextRegressor(RegressorMixin, _TextEstimator):
         return np.array([answer.number for answer in self._predictions(X)], dtype=np.float64)
 
 
+class _Weighted(Recipe):
+    """A recipe whose training rows weigh as much as they are said to."""
+
+    def rows(self, prepared: PreparedRun, start: Start) -> None:
+        """Weigh the training rows, after the recipe's own have been added."""
+        super().rows(prepared, start)
+        weights = _weights_of(prepared)
+        if weights is None:
+            return
+        if not weights.any():
+            raise DataError("All rows with a weight above 0 are held out", allowed="a weight above 0 in training")
+        train = cast("ExampleRows", prepared.training.rows)
+        further = len(train) - len(weights)  # the names of labels, and unlabelled texts, follow the rows
+        if further:
+            further_weights = np.ones(further) if train.weights is None else train.weights[len(weights) :]
+            weights = np.concatenate([weights, weights.mean() * further_weights])
+        prepared.training.rows = train.weighted(weights)
+
+
+class _WeightedFinetuning(_Weighted, Finetuning):
+    """Finetuning on rows with weights."""
+
+
 def _trained(config: RunConfig) -> Model:
     """Return the model that a run trains, which keeps nothing of its folder."""
-    prepared = _weighted(prepare(config, SINGLE_PROCESS, scored=False))
+    recipe = _WeightedFinetuning() if config.command == "finetune" else _Weighted()
+    prepared = prepare(begin(config, SINGLE_PROCESS), SINGLE_PROCESS, recipe, scored=False)
+    data = cast("Data", prepared.data)
     with prepared.open_run() as run:
         prepared.announce(run)
-        validation = prepared.rows.get("validation")
-        result = fit_best(prepared.model, prepared.trained_on, validation, run, prepared.head_alone)
+        result = fit_with(recipe, prepared, run)
         linear = None
-        if not _has_weights(prepared):  # which a linear model would not know of
-            linear = fit_linear(prepared.model, prepared.data, prepared.out_of_fold)
+        if _weights_of(prepared) is None:  # which a linear model would not know of
+            linear = fit_linear(prepared.model, data, result.out_of_fold, prepared.training.label_weights)
         model = score(prepared.model, prepared.rows, linear).model
-    data = cast("Data", prepared.data)
     dataset = replace(cast("FilesDataset", model.config.dataset), path=NOT_KEPT)
     kept = replace(model.config, dataset=dataset, run_dir=None, cache_dir=".")
-    provenance = Provenance(result.checkpoint, data.paired, data.fingerprints())
-    return replace(model, config=kept, provenance=provenance, label_weights=None)
+    return replace(model, config=kept, provenance=Provenance(result.checkpoint, data.paired, data.fingerprints()))
 
 
-def _has_weights(prepared: PreparedRun) -> bool:
-    """Return whether the training rows have weights."""
-    carried = cast("Data", prepared.data).split("train").carried
-    return carried is not None and WEIGHT in carried.column_names
-
-
-def _weighted(prepared: PreparedRun) -> PreparedRun:
-    """Return the run with the weights of its training rows, if they have any."""
-    if not _has_weights(prepared):
-        return prepared
+def _weights_of(prepared: PreparedRun) -> np.ndarray | None:
+    """Return the weights of the labelled training rows: float64 [rows]; None if they have none."""
     carried: Any = cast("Data", prepared.data).split("train").carried
-    weights = np.asarray(carried[WEIGHT], np.float64)
-    if not weights.any():
-        raise DataError("All rows with a weight above 0 are held out", allowed="a weight above 0 in training")
-    train = cast("ExampleRows", prepared.trained_on)
-    further = len(train) - len(weights)  # the names of labels, and unlabelled texts, follow the rows
-    if further:
-        further_weights = np.ones(further) if train.weights is None else train.weights[len(weights) :]
-        weights = np.concatenate([weights, weights.mean() * further_weights])
-    weighted = train.weighted(weights)
-    head_alone = prepared.head_alone
-    if head_alone is not None:  # it was fitted without weights
-        validation = prepared.rows.get("validation")
-        head_alone = fit_head_alone(prepared.model, weighted, validation, head_alone.chosen)
-    return replace(prepared, trained_on=weighted, head_alone=head_alone)
+    if carried is None or WEIGHT not in carried.column_names:
+        return None
+    return np.asarray(carried[WEIGHT], np.float64)
 
 
 def _refuse(error: UserError) -> NoReturn:

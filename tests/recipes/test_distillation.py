@@ -19,7 +19,7 @@ from encoderlab.models.model import Model, Provenance
 from encoderlab.models.pretrained import TOKEN_TABLE
 from encoderlab.network.config import HeadSizes, ModelConfig
 from encoderlab.network.heads import EncoderWithHeads
-from encoderlab.runs.distillation import (
+from encoderlab.recipes.distillation import (
     Teacher,
     projection,
     start_student,

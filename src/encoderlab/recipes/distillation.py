@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from encoderlab.batch import Batch, Prediction, TeacherOutputs
-from encoderlab.config.commands import DistillConfig, OpenRunConfig, StudentStart
+from encoderlab.config.commands import DistillConfig, OpenRunConfig, RunConfig, StudentStart
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
 from encoderlab.data.examples import Example, TextExample
@@ -29,7 +29,7 @@ from encoderlab.data.token_store import tokenize_examples
 from encoderlab.errors import DataError, SettingError
 from encoderlab.models.folder import open_model
 from encoderlab.models.inputs import unlabelled_texts
-from encoderlab.models.model import POOLINGS, Model
+from encoderlab.models.model import Model
 from encoderlab.models.pretrained import (
     TOKEN_TABLE,
     encoder_folder,
@@ -40,12 +40,13 @@ from encoderlab.models.pretrained import (
 from encoderlab.network.config import ModelConfig, Positions
 from encoderlab.network.heads import MeanPool
 from encoderlab.network.packing import attendable
+from encoderlab.recipes.finetuning import start_at_linear_head, wants_linear_head
+from encoderlab.runs.prepared import PreparedRun
+from encoderlab.runs.recipe import Recipe, Start
 from encoderlab.settings import required_setting
 from encoderlab.system.device import Compute
 from encoderlab.system.files import sha256_of
 from encoderlab.system.processes import Processes
-from encoderlab.tasks.contrastive import Contrastive
-from encoderlab.tasks.contrastive_rows import ContrastiveRows
 from encoderlab.tasks.rows import ExampleRows, TaughtRows, followed_by
 from encoderlab.tasks.vectors import TeacherVectors
 from encoderlab.training.batches import Rows
@@ -53,6 +54,40 @@ from encoderlab.training.batches import Rows
 POSITION_TABLE = "encoder.embeddings.position.embedding.weight"
 SEGMENT_TABLE = "encoder.embeddings.segment.weight"
 SAME_SHAPE = ("d_model", "n_heads", "head_width", "feed_forward_width", "norm", "norm_position", "activation", "bias")
+
+
+class Distillation(Recipe):
+    """The recipe of `encoderlab distill`."""
+
+    teacher: Teacher
+
+    def start(self, config: RunConfig, processes: Processes) -> Start:
+        """Return the encoder that the student starts from, if one is named, and the teacher's."""
+        assert isinstance(config, DistillConfig), "another command has another recipe"
+        check_distillation(config, processes)
+        start = super().start(config, processes)
+        self.teacher = Teacher.open(config)
+        return replace(
+            start,
+            teacher=self.teacher.encoder,
+            fingerprints={**start.fingerprints, **self.teacher.fingerprints()},
+        )
+
+    def check(self, data: Data | Documents) -> None:
+        """Raise DataError if the teacher was not trained on a task like the student's, or does not know its labels."""
+        self.teacher.check(data)
+
+    def rows(self, prepared: PreparedRun, start: Start) -> None:
+        """Add to the training rows what the teacher says of them, and texts that only the teacher has labelled."""
+        training = prepared.training
+        training.rows = self.teacher.teach(training.model, start.encoder, prepared.data, training.rows)
+
+    def before_first_step(self, prepared: PreparedRun) -> None:
+        """Start the head of a student that starts from an encoder at a linear model, as finetuning does."""
+        data = prepared.data
+        starts_from = prepared.model.config.starts_from
+        if starts_from is not None and isinstance(data, Data) and wants_linear_head(prepared.model, data):
+            start_at_linear_head(prepared)
 
 
 def check_distillation(config: DistillConfig, processes: Processes) -> None:
@@ -102,11 +137,6 @@ class Teacher:
             threads=training.threads,
         )
         return cls(config, encoder, open_model(opened))
-
-    @property
-    def width(self) -> int:
-        """Return the width of its vectors."""
-        return self.encoder.shape.d_model
 
     def check(self, data: Data | Documents) -> None:
         """Raise DataError if the teacher was not trained on a task like the student's, or does not know its labels."""
@@ -217,26 +247,6 @@ def teach_vectors(task: TeacherVectors, teacher: Model, compute: Compute) -> Non
         problem = f"model.max_length is {task.max_length}, but the teacher reads {reach} tokens"
         raise SettingError(problem, allowed=f"at most {reach}", remedy=f"Set model.max_length={reach}")
     task.teacher = vectors_by(teacher, MeanPool(), compute)
-
-
-def keep_vectors(model: Model, start: Model, train: Rows) -> None:
-    """Compute the vectors that a contrastive run keeps by the encoder it starts from, and which labels they relate.
-
-    The vector of a text is pooled as by `embed`.
-    Raises DataError for a set of rows with only one label.
-    """
-    task = cast("Contrastive", model.task)
-    rows = cast("ContrastiveRows", train)
-    rows.refuse_lone_labels()
-    task.teacher = vectors_by(start, POOLINGS[start.vector_pooling], model.compute)
-
-    def sequence_vectors(batch: Batch) -> Tensor:
-        assert task.teacher is not None
-        vectors = task.teacher(batch).sequence_vectors
-        assert vectors is not None
-        return vectors
-
-    rows.relate(sequence_vectors, model.tokenizer.pad_id, model.compute.device)
 
 
 def vectors_by(teacher: Model, pool: nn.Module, compute: Compute) -> Callable[[Batch], TeacherOutputs]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from encoderlab.runs.further_texts import Labelled, judged_by_folds, judged_on, self_label
+from encoderlab.recipes.further_texts import Labelled, judged_by_folds, judged_on, self_label
 
 WIDTH = 16
 NONE = Labelled(np.zeros((0, WIDTH)), np.zeros(0, np.int64))

@@ -1,14 +1,13 @@
-"""Fits the better of two models: the one that is finetuned, or the head alone on the encoder as pretrained; or, where
-both are level, their average.
+"""The head alone on the encoder as pretrained, and which is better: this, the finetuned model, or, where both are
+level, their average.
 
-`fit` does the training. The weights of the head alone are those of a logistic regression, so that it is a model like
+The weights of the head alone are those of a logistic regression, so that it is a model like
 any other. Validation says which is better, after training; without validation rows a cross-validation of the two does
 before, where that takes seconds.
 """
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -29,23 +28,20 @@ from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.texts import ClassificationScores, classification_scores
 from encoderlab.models.frozen import SHORTEST_RUN, set_linear_head
 from encoderlab.models.model import Model
-from encoderlab.network.heads import OF_ALL_TOKENS
 from encoderlab.reports.wording import words_of
-from encoderlab.runs.fit import Result, TrainState, fit
+from encoderlab.runs.fit import Result, TrainState
 from encoderlab.runs.fit_branch import OutOfFold, logits_of
 from encoderlab.runs.journal import in_words
-from encoderlab.runs.resume import continues_from_checkpoint
-from encoderlab.runs.run import Run
-from encoderlab.runs.settle import has_few_rows
-from encoderlab.system.device import return_freed_memory
+from encoderlab.runs.training import Training
+from encoderlab.system.messages import print_lines
 from encoderlab.system.processes import SINGLE_PROCESS, stop_if_interrupted
 from encoderlab.tasks.rows import ExampleRows, PartOfRows
 from encoderlab.tasks.task import TextTaskConfig
 from encoderlab.training.batches import Rows
 from encoderlab.training.checkpoint import weights_of
-from encoderlab.training.config import ALL_LAYERS, MANY_LABELS, Keep, total_steps
+from encoderlab.training.config import ALL_LAYERS, Keep, total_steps
 from encoderlab.training.distribution import is_sharded
-from encoderlab.training.occurring_rows import copied, put_back_rows
+from encoderlab.training.occurring_rows import copied
 
 # Which model is kept, as recorded.
 FINETUNED = "finetuned"
@@ -74,46 +70,25 @@ class HeadAlone:
     chosen: dict[str, Any] | None = None
 
 
-def fit_best(model: Model, trained_on: Rows, validation: Rows | None, run: Run, head_alone: HeadAlone | None) -> Result:
-    """Train the model as `fit` does, and leave the weights of the `head_alone` in it, or the average of both, if these
-    are better on validation; or those of the `head_alone` if they were asked for. Raises as `fit` does.
-
-    Rows of the token table that were not trained are put back into it.
-    """
-    if head_alone is not None and head_alone.chosen is not None:
-        result = _keep_head_alone(model, head_alone, head_alone.chosen)
-    else:
-        result = fit(model, trained_on, validation, run)
-        if head_alone is not None:
-            assert validation is not None, "the head alone was to be compared on it"
-            checkpoint, note = _keep_better(model, head_alone, validation, result.checkpoint)
-            throughput = {**result.throughput, "head_alone_seconds": round(head_alone.seconds, 2)}
-            result = replace(result, checkpoint=checkpoint, throughput=throughput, notes=[note, *result.notes])
-    # Gradients and moments are no longer needed, and a large table needs their memory.
-    gc.collect()
-    return_freed_memory()
-    put_back_rows(model.network)
-    return result
-
-
-def _keep_head_alone(model: Model, head_alone: HeadAlone, checkpoint: dict[str, Any]) -> Result:
+def keep_head_alone(model: Model, head_alone: HeadAlone, checkpoint: dict[str, Any]) -> Result:
     """Put the head alone, which was chosen before any step, into the model."""
+    print_lines("no steps: the head is a logistic regression on the encoder's vectors")
     model.network.load_state_dict(head_alone.weights)
     model.network.eval()
     speed = dict.fromkeys(("tokens_per_second", "examples_per_second", "padding_fraction"))
     return Result(checkpoint, {**speed, "train_seconds": round(head_alone.seconds, 2)}, [])
 
 
-def _keep_better(
-    model: Model, head_alone: HeadAlone, validation: Rows, checkpoint: dict[str, Any]
-) -> tuple[dict[str, Any], str]:
-    """Put the head alone, or the average of both, into the finetuned `model` if it is better on validation; return
-    which checkpoint the model is, and a note.
+def keep_better(training: Training, head_alone: HeadAlone, result: Result) -> Result:
+    """Put the head alone, or the average of both, into the finetuned model if it is better on validation; return the
+    `result` of the fit with which model that is, and a note.
 
     Within a standard error, the score says too little. There the calibrated loss decides, and the average is tried too.
     """
+    model = training.model
+    validation = training.validation
     alone = head_alone.scores
-    assert alone is not None
+    assert validation is not None and alone is not None, "the head alone was to be compared on it"
     name = model.task.main_score
     finetuned = model.evaluate_predictions(validation)
     seed = model.config.seed
@@ -129,10 +104,16 @@ def _keep_better(
         lambda: comparison.kept(pairs_are_separate=model.network.separates_pairs)
     )
     model.network.load_state_dict(weights[kept])
+    checkpoint = result.checkpoint
     if kept == HEAD_ALONE:
         checkpoint = {"step": 0, "chosen_by": name, "chosen_on": "validation"}
     note = comparison.note(f"on {len(validation):,} validation rows", kept)
-    return checkpoint | {"head_alone": comparison.recorded(kept)}, note
+    return replace(
+        result,
+        checkpoint=checkpoint | {"head_alone": comparison.recorded(kept)},
+        throughput={**result.throughput, "head_alone_seconds": round(head_alone.seconds, 2)},
+        notes=[note, *result.notes],
+    )
 
 
 def average(alone: Mapping[str, Tensor], finetuned: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -151,54 +132,56 @@ def _loss(scores: PredictionScores) -> float:
 
 
 def prepare_head_alone(
-    model: Model, data: Data, rows: Mapping[str, Rows], trained_on: Rows
+    training: Training, data: Data, train: Rows, *, starts_linear: bool, continues: bool
 ) -> tuple[HeadAlone | None, OutOfFold | None, list[str]]:
     """Return the head alone if it was asked for, or may turn out to be better than the finetuned model; what the better
     of both predicts of training rows out of fold, if that was needed to compare them; and notes.
 
-    `rows` are those of the splits; the model is `trained_on` those of `train` and perhaps further ones. Its head has
-    not been fitted yet, and stays as it is. Of a few rows without validation, copies of the model are trained on folds
-    to compare the two. Every process fits the same head. Raises SettingError if it was asked for, and the model is to
-    be sharded.
+    The rows of `train` are those of the split; the model is trained on these and perhaps further ones. Its head has not
+    been fitted yet, and stays as it is. Of a few rows without validation, copies of the model are trained on folds to
+    compare the two. Every process fits the same head. Raises SettingError if it was asked for, and the model is to be
+    sharded.
     """
-    training = model.config.training
-    if not _can_be_fitted(model):
+    model = training.model
+    settings = model.config.training
+    if not can_be_fitted(model):
         return None, None, []
-    if training.freeze_layers == ALL_LAYERS:
+    if settings.freeze_layers == ALL_LAYERS:
         asked_for = {"step": 0, "chosen_by": f"training.freeze_layers={ALL_LAYERS}", "chosen_on": None}
-        return fit_head_alone(model, trained_on, None, asked_for | {"head_alone": {"kept": True}}), None, []
-    if model.config.command != "finetune" or training.keep is not Keep.best:
+        return fit_head_alone(training, asked_for | {"head_alone": {"kept": True}}), None, []
+    if settings.keep is not Keep.best:
         return None, None, []
     if not data.has_validation:
-        return _chosen_by_folds(model, data, cast("ExampleRows", rows["train"]), trained_on)
+        return _chosen_by_folds(training, cast("ExampleRows", train), starts_linear=starts_linear, continues=continues)
 
     # A run of a few steps is a trial, and of very many rows an encoder learns more than its head does.
     n_rows = len(data.split("train"))
-    is_trial = training.steps is not None and training.steps < SHORTEST_RUN
+    is_trial = settings.steps is not None and settings.steps < SHORTEST_RUN
     few_enough = n_rows <= MOST_FROZEN_ROWS and n_rows * len(model.labels) <= MOST_FROZEN_CELLS
     if is_trial or not few_enough:
         return None, None, []
-    head_alone = fit_head_alone(model, trained_on, rows["validation"])
-    print(_first_answer(model, head_alone, trained_on, rows["validation"]), file=sys.stderr)
+    head_alone = fit_head_alone(training)
+    print(_first_answer(training, head_alone), file=sys.stderr)
     return head_alone, None, []
 
 
-def _first_answer(model: Model, head_alone: HeadAlone, trained_on: Rows, validation: Rows) -> str:
+def _first_answer(training: Training, head_alone: HeadAlone) -> str:
     """Return in words how good the head alone is, and what is known of the finetuned model that follows."""
-    assert head_alone.scores is not None
+    assert head_alone.scores is not None and training.validation is not None
+    model = training.model
     name = model.task.main_score
-    score = f"{words_of(name)} {head_alone.scores.values[name]:.3f} on {len(validation):,} validation rows"
-    training = model.config.training
-    length = f"at most {training.budget}"
-    if training.budget is None:
-        steps = total_steps(training, len(trained_on))
+    score = f"{words_of(name)} {head_alone.scores.values[name]:.3f} on {len(training.validation):,} validation rows"
+    settings = model.config.training
+    length = f"at most {settings.budget}"
+    if settings.budget is None:
+        steps = total_steps(settings, len(training.rows))
         length = f"{steps:,} steps"
         if model.compute.step_seconds is not None:
             length += f", about {in_words(steps * model.compute.step_seconds)}"
     return f"The head alone, a logistic regression on the encoder's vectors: {score}. Finetuning ({length}) {ADDED}"
 
 
-def _can_be_fitted(model: Model) -> bool:
+def can_be_fitted(model: Model) -> bool:
     """Return whether a logistic regression can be the head of a model that starts from an encoder.
 
     Raises SettingError if it was asked for and cannot, as the model is to be sharded.
@@ -219,19 +202,17 @@ def _can_be_fitted(model: Model) -> bool:
     return False
 
 
-def fit_head_alone(
-    model: Model, trained_on: Rows, validation: Rows | None, chosen: dict[str, Any] | None = None
-) -> HeadAlone:
-    """Return `model` as it is before its first step with a head that is fitted to the rows `trained_on`; unless it was
-    `chosen` already, with its scores on validation.
+def fit_head_alone(training: Training, chosen: dict[str, Any] | None = None) -> HeadAlone:
+    """Return the model as it is before its first step with a head that is fitted to the rows it is trained on; unless
+    it was `chosen` already, with its scores on validation.
     """
     started = time.perf_counter()
-    alone = _copy(model)
-    set_linear_head(alone, cast("ExampleRows", trained_on), tuned=True)
+    alone = _copy(training.model)
+    set_linear_head(alone, cast("ExampleRows", training.rows), training.label_weights, tuned=True)
     scores = None
     if chosen is None:
-        assert validation is not None, "it is compared on validation"
-        scores = alone.evaluate_predictions(validation)
+        assert training.validation is not None, "it is compared on validation"
+        scores = alone.evaluate_predictions(training.validation)
     return HeadAlone(weights_of(alone.network), time.perf_counter() - started, scores, chosen)
 
 
@@ -313,7 +294,7 @@ class Comparison:
 
 
 def _chosen_by_folds(
-    model: Model, data: Data, train: ExampleRows, trained_on: Rows
+    training: Training, train: ExampleRows, *, starts_linear: bool, continues: bool
 ) -> tuple[HeadAlone | None, OutOfFold | None, list[str]]:
     """Return the head alone if a cross-validation of both on the rows of `train` favours it, what the better one
     predicts there, and a note; where that takes longer than some seconds, nothing.
@@ -323,18 +304,18 @@ def _chosen_by_folds(
     """
     from sklearn.model_selection import StratifiedKFold
 
+    model = training.model
     config = model.config
     assert train.targets is not None and train.targets.of_rows is not None
     classes = train.targets.of_rows
     folds = min(FOLDS, int(np.unique(classes, return_counts=True)[1].min()))
-    continues = continues_from_checkpoint(config)
     is_needed = not continues or cast("TextTaskConfig", config.task).linear_weight != 0
     can_compare = folds >= 2 and not config.task.fits_thresholds and _takes_seconds(model, train)
     if not can_compare or not is_needed:
         return None, None, []
     started = time.perf_counter()
     divided = list(StratifiedKFold(folds, shuffle=True, random_state=config.seed).split(classes, classes))
-    alone, finetuned = _by_folds(model, train, divided, starts_linear=wants_linear_head(model, data))
+    alone, finetuned = _by_folds(training, train, divided, starts_linear=starts_linear)
     comparison = Comparison.of(alone, finetuned, model.task.main_score, config.seed)
     kept = FINETUNED
     if not continues:
@@ -346,7 +327,7 @@ def _chosen_by_folds(
         return None, out_of_fold, [note]
     chosen = {"step": 0, "chosen_by": comparison.name, "chosen_on": "cross-validation"}
     chosen |= {"head_alone": comparison.recorded(kept)}
-    return fit_head_alone(model, trained_on, None, chosen), out_of_fold, [note]
+    return fit_head_alone(training, chosen), out_of_fold, [note]
 
 
 def _takes_seconds(model: Model, train: ExampleRows) -> bool:
@@ -359,18 +340,19 @@ def _takes_seconds(model: Model, train: ExampleRows) -> bool:
 
 
 def _by_folds(
-    model: Model, train: ExampleRows, folds: Sequence[tuple[np.ndarray, np.ndarray]], *, starts_linear: bool
+    training: Training, train: ExampleRows, folds: Sequence[tuple[np.ndarray, np.ndarray]], *, starts_linear: bool
 ) -> tuple[PredictionScores, PredictionScores]:
     """Return the scores of the head alone and of finetuned models on all rows, each predicted by a model that was
     fitted without its fold.
     """
     assert train.targets is not None and train.targets.of_rows is not None
+    model = training.model
     classes = train.targets.of_rows
     predicted = {which: np.empty(len(classes), np.int64) for which in (HEAD_ALONE, FINETUNED)}
     chances = {which: np.empty((len(classes), len(model.labels))) for which in predicted}
     with torch.random.fork_rng():  # the run draws what it would draw without the folds
         for own, others in folds:
-            for which, scores in _fold(model, train, own, others, starts_linear=starts_linear).items():
+            for which, scores in _fold(training, train, own, others, starts_linear=starts_linear).items():
                 assert isinstance(scores, ClassificationScores) and scores.probabilities is not None
                 predicted[which][others], chances[which][others] = scores.predicted, scores.probabilities
     _, positive = model.config.task.two_class_rule(model.labels)
@@ -383,38 +365,25 @@ def _by_folds(
 
 
 def _fold(
-    model: Model, train: ExampleRows, own: np.ndarray, others: np.ndarray, *, starts_linear: bool
+    training: Training, train: ExampleRows, own: np.ndarray, others: np.ndarray, *, starts_linear: bool
 ) -> dict[str, PredictionScores]:
     """Return the scores of the head alone and of a finetuned model on the `others`, fitted to its `own` rows alone."""
+    model = training.model
+    weights = training.label_weights
     fitted = PartOfRows(train, own)
     held_out = PartOfRows(train, others)
+
+    # The head alone.
     head_alone = _copy(model)
-    set_linear_head(head_alone, fitted, tuned=True)
+    set_linear_head(head_alone, fitted, weights, tuned=True)
     scores = {HEAD_ALONE: head_alone.evaluate_predictions(held_out)}
+
+    # A finetuned model.
     finetuned = _copy(model)
     if starts_linear:
-        set_linear_head(finetuned, fitted)
-    state = TrainState(finetuned, fitted)
+        set_linear_head(finetuned, fitted, weights)
+    state = TrainState(replace(training, model=finetuned, rows=fitted, validation=None))
     for _ in state.remaining_steps():
         stop_if_interrupted(model.processes)
     state.distributed.finish()
     return scores | {FINETUNED: finetuned.evaluate_predictions(held_out)}
-
-
-def wants_linear_head(model: Model, data: Data) -> bool:
-    """Return whether the head of a run on these training rows starts at a linear model: of pairs that are read
-    separately, unless there are very many, and of many classes with few rows.
-
-    With 8 rows for each of 150 classes (CLINC150, validation), accuracy was 0.893 instead of 0.843 from a fresh head.
-    With two or three classes of single texts it was 8 points lower instead. For pairs see `optimizer.PEAK_OF_PAIRS`.
-    """
-    config = model.config
-    # Of a model that is to be sharded only the main process has weights, so the others cannot compute its vectors.
-    if not config.task.one_class_per_text or is_sharded(config.training, model.processes):
-        return False
-    if model.network.separates_pairs:
-        return len(data.split("train")) <= MOST_FROZEN_ROWS
-    reads_sentence_vectors = model.shape.pooling in OF_ALL_TOKENS or model.first_token_is_trained
-    if len(model.labels) < MANY_LABELS or not reads_sentence_vectors:
-        return False
-    return has_few_rows(config.training, config.task, data.n_undivided, len(model.labels))

@@ -1,0 +1,1 @@
+"""What only some runs do: finetuning, distillation, contrastive pretraining."""

@@ -1,0 +1,59 @@
+"""Contrastive pretraining: an encoder whose vectors are trained to tell labels apart, and kept near those it had."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from torch import Tensor
+
+from encoderlab.batch import Batch
+from encoderlab.config.commands import RunConfig
+from encoderlab.errors import SettingError
+from encoderlab.models.model import POOLINGS, Model
+from encoderlab.recipes.distillation import vectors_by
+from encoderlab.runs.prepared import PreparedRun
+from encoderlab.runs.recipe import Recipe, Start
+from encoderlab.system.processes import Processes
+from encoderlab.tasks import contrastive
+from encoderlab.tasks.contrastive_rows import ContrastiveRows
+from encoderlab.training.batches import Rows
+
+
+class Contrastive(Recipe):
+    """The recipe of `encoderlab pretrain task=contrastive`."""
+
+    def start(self, config: RunConfig, processes: Processes) -> Start:
+        """Return the encoder that the run starts from. Raises SettingError without one, or with several processes."""
+        task = config.task
+        if config.starts_from is None:
+            problem = f"task={task.name} keeps the vectors of an encoder near those it had, but init_from names none"
+            raise SettingError(problem, remedy="Set init_from=mini-en, or to another encoder")
+        if processes.size > 1:
+            problem = f"task={task.name} needs a single process, and there are {processes.size}"
+            raise SettingError(problem, remedy="Start one process")
+        return super().start(config, processes)
+
+    def rows(self, prepared: PreparedRun, start: Start) -> None:
+        """Relate the labels of the training rows, and keep their vectors, by the encoder that the run starts from."""
+        assert start.encoder is not None
+        keep_vectors(prepared.model, start.encoder, prepared.training.rows)
+
+
+def keep_vectors(model: Model, start: Model, train: Rows) -> None:
+    """Compute the vectors that a contrastive run keeps by the encoder it starts from, and which labels they relate.
+
+    The vector of a text is pooled as by `embed`.
+    Raises DataError for a set of rows with only one label.
+    """
+    task = cast("contrastive.Contrastive", model.task)
+    rows = cast("ContrastiveRows", train)
+    rows.refuse_lone_labels()
+    task.teacher = vectors_by(start, POOLINGS[start.vector_pooling], model.compute)
+
+    def sequence_vectors(batch: Batch) -> Tensor:
+        assert task.teacher is not None
+        vectors = task.teacher(batch).sequence_vectors
+        assert vectors is not None
+        return vectors
+
+    rows.relate(sequence_vectors, model.tokenizer.pad_id, model.compute.device)

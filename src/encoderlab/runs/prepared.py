@@ -1,0 +1,61 @@
+"""A run that is ready for its first step: what was read and decided before its folder exists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from encoderlab.data.data import Data
+from encoderlab.data.documents import Documents
+from encoderlab.models.model import Model
+from encoderlab.runs.resume import Beginning, open_run
+from encoderlab.runs.run import Run
+from encoderlab.runs.start_language import TrainingLanguages
+from encoderlab.runs.training import Training
+from encoderlab.system.messages import print_lines
+from encoderlab.training.batches import Rows
+from encoderlab.training.occurring_rows import rows_left_out
+
+
+@dataclass(slots=True)
+class PreparedRun:
+    """A run before its first step, to which a recipe may still add.
+
+    The model in `training` has the final settings; `beginning` has those before the open ones were decided, and `notes`
+    say what was decided. `rows` are those of `train` and of the splits that are scored; `data_notes` say which of them
+    are read in part. `fingerprints` are those of what the run reads besides the data, by the setting that names it.
+    `languages` are those of the training texts, where they are compared with those of the encoder to start from.
+    """
+
+    beginning: Beginning
+    data: Data | Documents
+    rows: Mapping[str, Rows]
+    training: Training
+    notes: list[str]
+    data_notes: list[str]
+    fingerprints: dict[str, str] = field(default_factory=dict)
+    languages: TrainingLanguages | None = None
+
+    @property
+    def model(self) -> Model:
+        return self.training.model
+
+    def open_run(self) -> AbstractContextManager[Run]:
+        """Open the run's folder, new or resumed, with its settings recorded in it."""
+        model = self.model
+        return open_run(
+            self.beginning,
+            model.config,
+            self.data,
+            model.compute,
+            model.processes,
+            fingerprints=self.fingerprints,
+            notes=self.notes,
+        )
+
+    def announce(self, run: Run) -> None:
+        """Print what is about to be trained, how fast and where."""
+        network = self.model.network
+        parameters = f"{network.n_parameters + rows_left_out(network):,} parameters"
+        print_lines(parameters, *self.training.choices, f"run folder {run.folder}")
