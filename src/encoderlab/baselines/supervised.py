@@ -20,7 +20,8 @@ import numpy as np
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Split, texts_of
 from encoderlab.linear.choice import Choice, choose
-from encoderlab.linear.model import Kind, LinearModel, fit, quietly
+from encoderlab.linear.model import Kind, LinearModel, fit
+from encoderlab.linear.vectors import evenly_spaced, tuned_on_vectors
 from encoderlab.metrics import scores_of_predictions
 from encoderlab.metrics.calibration import DEFAULT, ThresholdRule, fit_thresholds
 
@@ -32,9 +33,6 @@ MOST_FROZEN_ROWS = 20_000
 MOST_FROZEN_CELLS = 2_000_000  # rows times labels
 MOST_FROZEN_CHARACTERS = 10_000_000  # of training; the scored split may have ten times as many
 _CHARACTERS_READ = 2_500  # of a text: about what fits into 512 tokens
-_TUNING_CELLS = 200_000  # rows times labels that the regularization is chosen on
-_FOLDS = 5
-_STRENGTHS = (1.0, 10.0, 100.0, 1000.0)  # of C, for vectors of length 1
 
 Predictions = np.ndarray | list[np.ndarray]
 Features = Callable[["Split"], Any]  # of a frozen encoder: vectors [rows, features] of about length 1
@@ -234,14 +232,9 @@ def _run_frozen(vectors: Features, data: _Data) -> Baseline:
     )
     note = ""
     if rows > most:
-        data = replace(data, train=data.train.take(_evenly_spaced(rows, most)))
+        data = replace(data, train=data.train.take(evenly_spaced(rows, most)))
         note = f"was fitted on {len(data.train):,} of the {rows:,} training rows, evenly spaced, which takes less time"
     return _run(lambda data: _linear_on_vectors(data, vectors), data, note)
-
-
-def _evenly_spaced(n: int, most: int) -> np.ndarray:
-    """Return at most `most` of the positions 0 to n - 1, evenly spaced."""
-    return np.unique(np.linspace(0, n - 1, min(n, most)).astype(np.int64))
 
 
 def _characters(split: Split) -> Iterator[int]:
@@ -284,51 +277,13 @@ def fit_on_ngrams(train: Split, n_labels: int) -> NGramModel | str:
 
 def _linear_on_vectors(data: _Data, vectors: Features) -> tuple[Predictions, np.ndarray | None]:
     """Predict with a linear model on the vectors of a frozen encoder, its strength chosen by cross-validation."""
-    from sklearn.linear_model import LogisticRegression, RidgeCV
-    from sklearn.multiclass import OneVsRestClassifier
-
-    x = vectors(data.train)
     y = np.asarray(targets_of(data.train, data.n_labels))
-    regression = LogisticRegression(C=10, max_iter=1000)
-    models: dict[str, Any] = {
-        "label": regression,
-        "label_set": OneVsRestClassifier(regression),
-        "number": RidgeCV(alphas=[1 / strength for strength in (0.1, *_STRENGTHS)]),
-    }
-    model = models[data.train.target]
-    with quietly():
-        if data.train.target != "number":  # ridge regression chooses its own
-            choose_strength(model, x, y, data.n_labels)
-        model.fit(x, y)
+    model = tuned_on_vectors(cast("Kind", data.train.target), vectors(data.train), y, data.n_labels)
 
-        def probabilities(features: np.ndarray) -> np.ndarray:  # of a single label scikit-learn returns both sides
-            return model.predict_proba(features)[:, -data.n_labels :]
+    def probabilities(features: np.ndarray) -> np.ndarray:  # of a single label scikit-learn returns both sides
+        return model.predict_proba(features)[:, -data.n_labels :]
 
-        return _predicted(data, model.predict, probabilities, vectors)
-
-
-def choose_strength(model: Any, x: np.ndarray, y: np.ndarray, n_labels: int, weights: np.ndarray | None = None) -> None:
-    """Set the strength of a logistic regression by cross-validation, on a part of many rows, which may have weights.
-
-    `y` holds class ids, [rows], or 0 or 1 for each label, [rows, labels], with a regression for each. With a label of a
-    single row, the model keeps its strength.
-    """
-    from sklearn.model_selection import GridSearchCV
-
-    name = "C"
-    scoring = "neg_log_loss"
-    if y.ndim == 2:
-        name = "estimator__C"
-        scoring = "f1_micro"
-
-    some = _evenly_spaced(len(y), _TUNING_CELLS // max(n_labels, 1))
-    rarest = np.unique(y[some], return_counts=True)[1].min() if y.ndim == 1 else len(some)
-    folds = min(_FOLDS, rarest)
-    if folds >= 2:
-        search = GridSearchCV(model, {name: _STRENGTHS}, scoring=scoring, cv=folds)
-        weighted = {} if weights is None else {"sample_weight": weights[some]}
-        search.fit(x[some], y[some], **weighted)
-        model.set_params(**search.best_params_)
+    return _predicted(data, model.predict, probabilities, vectors)
 
 
 def _predicted(

@@ -8,7 +8,7 @@ import hashlib
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -16,14 +16,13 @@ from filelock import FileLock
 from numpy.lib.format import open_memmap
 from torch import nn
 
-from encoderlab.baselines.supervised import choose_strength
 from encoderlab.batch import Batch, Prediction
 from encoderlab.config.commands import VectorPooling
 from encoderlab.data.examples import Split, TextExample
 from encoderlab.data.survey import hashed
 from encoderlab.data.tokenizer_config import TokenizerConfig
 from encoderlab.errors import DataError
-from encoderlab.linear.model import quietly
+from encoderlab.linear.vectors import NEVER, head_of_classes
 from encoderlab.models import inputs
 from encoderlab.models.folder import read_model
 from encoderlab.models.model import Model
@@ -35,15 +34,10 @@ from encoderlab.system.messages import rows_done
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.training.loss import LabelWeights
 
-if TYPE_CHECKING:
-    from sklearn.linear_model import LogisticRegression
-
 PROBED = 200  # training rows
 MOST_UNKNOWN = 0.2  # share of their tokens that the shipped encoder may not know
-NEVER = 20.0  # how far the logit of a class without training rows is below the others
 SHORTEST_RUN = 100  # steps: a shorter run is a trial, which is compared with no linear model on frozen vectors
 VECTORS = "vectors.npy"
-STRENGTH = 10.0  # C of a logistic regression, for vectors of length 1
 
 
 def frozen_vectors(
@@ -154,15 +148,6 @@ def _write_vectors(path: Path, model: Model, split: Split) -> None:
     vectors.flush()
 
 
-def logistic_regression(
-    vectors: np.ndarray, classes: np.ndarray, weights: np.ndarray | None = None
-) -> LogisticRegression:
-    """Return a model fitted to vectors of length 1, [rows, features], their classes and their weights (None: 1)."""
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(C=STRENGTH, max_iter=1000, tol=1e-3).fit(vectors, classes, weights)
-
-
 def set_linear_head(
     model: Model, rows: ExampleRows, label_weights: LabelWeights | None, *, tuned: bool = False
 ) -> None:
@@ -170,39 +155,28 @@ def set_linear_head(
 
     Classes weigh as `label_weights` say. If it is `tuned`, its strength is chosen by cross-validation.
     """
-    from sklearn.linear_model import LogisticRegression
-
     head = model.network.sequence_head
     assert head is not None and rows.targets is not None and rows.targets.of_rows is not None
-    features = _head_inputs(model, rows).astype(np.float64)
     classes = rows.targets.of_rows
-
-    # The features are centred and scaled, so that the strength of the regularization means the same everywhere.
-    mean = features.mean(0)
-    scale = 1 / np.sqrt(features.var(0).sum())
-    scaled = (features - mean) * scale
-    weights = None
+    class_weights = None
     if label_weights is not None:
-        weights = {int(id_): float(label_weights[id_]) for id_ in np.unique(classes)}
-    strength = WIDTH if model.network.separates_pairs else 1
-    regression = LogisticRegression(C=strength, max_iter=1000, class_weight=weights)
-    with quietly():
-        if tuned:
-            choose_strength(regression, scaled, classes, len(model.labels), rows.weights)
-        regression.fit(scaled, classes, rows.weights)
+        class_weights = {int(id_): float(label_weights[id_]) for id_ in np.unique(classes)}
 
-    # The head reads the features as they are.
-    weight = regression.coef_ * scale
-    bias = regression.intercept_ - weight @ mean
-    if len(weight) == 1:  # of two classes, it has the difference
-        weight = np.concatenate([-weight, weight]) / 2
-        bias = np.concatenate([-bias, bias]) / 2
+    weight, bias, known = head_of_classes(
+        _head_inputs(model, rows).astype(np.float64),
+        classes,
+        len(model.labels),
+        strength=WIDTH if model.network.separates_pairs else 1,
+        class_weights=class_weights,
+        row_weights=rows.weights,
+        tuned=tuned,
+    )
     with torch.no_grad():
         if tuned:  # a class without training rows is never predicted
             head.weight.zero_()
             head.bias.fill_(float(bias.min()) - NEVER)
-        head.weight[regression.classes_] = torch.from_numpy(weight).to(head.weight)
-        head.bias[regression.classes_] = torch.from_numpy(bias).to(head.bias)
+        head.weight[known] = torch.from_numpy(weight).to(head.weight)
+        head.bias[known] = torch.from_numpy(bias).to(head.bias)
 
 
 def _head_inputs(model: Model, rows: ExampleRows) -> np.ndarray:

@@ -28,7 +28,8 @@ from encoderlab.data.examples import Example, Split, TextExample, key_of, text_o
 from encoderlab.data.token_store import tokenize_examples
 from encoderlab.errors import SettingError
 from encoderlab.linear.model import quietly
-from encoderlab.models.frozen import cached_vectors, logistic_regression
+from encoderlab.linear.vectors import logistic_regression
+from encoderlab.models.frozen import cached_vectors
 from encoderlab.models.inputs import unlabelled_texts, with_text
 from encoderlab.models.model import Model
 from encoderlab.reports.wording import counted

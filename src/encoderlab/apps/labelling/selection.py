@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from encoderlab.data.selected import FEW_RANDOM, Reason
+from encoderlab.linear.vectors import logistic_regression
 from encoderlab.metrics.intervals import wilson
-from encoderlab.models.frozen import logistic_regression
 
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
