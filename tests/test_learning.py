@@ -13,7 +13,7 @@ from encoderlab.data.token_store import tokenize_examples
 from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.network.config import Activation, ModelConfig, Pooling, Positions
 from encoderlab.runs.recipe import Recipe
-from encoderlab.runs.resume import begin
+from encoderlab.runs.requested import requested_run
 from encoderlab.runs.train import prepare
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.classification import ClassificationConfig
@@ -67,7 +67,7 @@ def learnt(cache, task, dataset, *, seed, steps, **model):
         ),
         seed=seed,
     )
-    prepared = prepare(begin(config, SINGLE_PROCESS), SINGLE_PROCESS, Recipe())
+    prepared = prepare(requested_run(config, SINGLE_PROCESS), SINGLE_PROCESS, Recipe())
     model = prepared.model
     pad_id = model.tokenizer.pad_id
     batches = TrainingBatches(prepared.rows["train"], config.training, seed, pad_id, model.compute.device)

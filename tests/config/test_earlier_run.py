@@ -13,8 +13,8 @@ from encoderlab.cli import main as cli
 from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import DataError, SettingError
 from encoderlab.reports.facts import repeat_line
-from encoderlab.runs.facts import run_facts
 from encoderlab.runs.run import Run
+from encoderlab.runs.summary import run_facts
 from encoderlab.settings import flat_settings
 
 

@@ -9,7 +9,7 @@ from encoderlab.errors import SettingError
 from encoderlab.network.config import ModelConfig
 from encoderlab.reports.folds import OUT_OF_FOLD
 from encoderlab.runs.folds import cross_validate
-from encoderlab.runs.resume import begin
+from encoderlab.runs.requested import requested_run
 from encoderlab.runs.run import Run
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.classification import ClassificationConfig
@@ -43,7 +43,7 @@ class Folds:
 def validated(monkeypatch):
     def run(config, folds):
         monkeypatch.setattr("encoderlab.runs.folds.report_folds", folds.report)
-        return cross_validate(begin(config, SINGLE_PROCESS), SINGLE_PROCESS, folds.train)
+        return cross_validate(requested_run(config, SINGLE_PROCESS), SINGLE_PROCESS, folds.train)
 
     return run
 

@@ -17,10 +17,10 @@ from encoderlab.data.built_in import BracketsDataset
 from encoderlab.data.tokenizer_config import SymbolsConfig
 from encoderlab.errors import DataError, SettingError
 from encoderlab.network.config import ModelConfig, Norm
-from encoderlab.runs.facts import run_facts
 from encoderlab.runs.record import record_start
-from encoderlab.runs.resume import begin
+from encoderlab.runs.requested import requested_run
 from encoderlab.runs.run import Run
+from encoderlab.runs.summary import run_facts
 from encoderlab.system.device import Compute
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.classification import ClassificationConfig
@@ -113,7 +113,7 @@ def started(tmp_path, monkeypatch):
 
 def settings_of(config, explicit=None):
     """Return the settings with which a run goes on, or with which a new one starts."""
-    return begin(config, SINGLE_PROCESS, explicit).config
+    return requested_run(config, SINGLE_PROCESS, explicit).config
 
 
 def test_a_resumed_run_keeps_its_settings_except_for_allowed_overrides(started):
@@ -172,6 +172,6 @@ def test_a_run_keeps_its_threads_on_the_same_machine_only(started, cores, thread
     record = json.loads(run.environment_file.read_text(encoding="utf-8"))
     record["hardware"]["cores"] += cores
     run.environment_file.write_text(json.dumps(record), encoding="utf-8")
-    beginning = begin(resumable(resume=str(run.folder)), SINGLE_PROCESS, ["resume"])
-    assert beginning.threads == threads
-    assert beginning.config.training.threads is None, "what is decided anew elsewhere is no setting of the run"
+    requested = requested_run(resumable(resume=str(run.folder)), SINGLE_PROCESS, ["resume"])
+    assert requested.threads == threads
+    assert requested.config.training.threads is None, "what is decided anew elsewhere is no setting of the run"

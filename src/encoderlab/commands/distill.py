@@ -12,4 +12,4 @@ def distill(config: DistillConfig, processes: Processes = SINGLE_PROCESS) -> Run
 
     The `processes` share the work on documents. Raises SettingError, DataError or TrainingError, each with a remedy.
     """
-    return run_training(config, processes, Distillation)
+    return run_training(config, processes, lambda _: Distillation())

@@ -24,13 +24,13 @@ from encoderlab.models.folder import open_model
 from encoderlab.models.model import Model
 from encoderlab.reports.slices import scores_by_column
 from encoderlab.reports.training import build_report, show_report, write_encoder_report, write_report
-from encoderlab.runs.facts import run_facts, summary_of
 from encoderlab.runs.finish import pretraining_report
 from encoderlab.runs.fit import Result
 from encoderlab.runs.gate import compared, open_older, refuse_worse
 from encoderlab.runs.load_data import DocumentTokens, TextTokens, load_documents
 from encoderlab.runs.record import record_start
 from encoderlab.runs.run import Run, check_free
+from encoderlab.runs.summary import run_facts, summary_of
 from encoderlab.system.messages import print_lines, say
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.rows import ExampleRows

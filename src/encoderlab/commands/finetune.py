@@ -12,4 +12,4 @@ def finetune(config: FinetuneConfig, processes: Processes = SINGLE_PROCESS) -> R
 
     Raises SettingError, DataError or TrainingError, as `run_training` does.
     """
-    return run_training(config, processes, Finetuning)
+    return run_training(config, processes, lambda _: Finetuning())

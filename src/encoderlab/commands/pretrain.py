@@ -1,6 +1,6 @@
 """encoderlab pretrain: trains an encoder on documents to predict masked tokens and next sentences."""
 
-from encoderlab.config.commands import PretrainConfig
+from encoderlab.config.commands import PretrainConfig, RunConfig
 from encoderlab.recipes.contrastive import Contrastive
 from encoderlab.runs.recipe import Recipe
 from encoderlab.runs.run import Run
@@ -14,5 +14,9 @@ def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> R
 
     The `processes` share the work. Raises SettingError, DataError or TrainingError, each with a remedy.
     """
-    recipe = Contrastive if config.task.of_vectors else Recipe
-    return run_training(config, processes, recipe)
+    return run_training(config, processes, _recipe_for)
+
+
+def _recipe_for(config: RunConfig) -> Recipe:
+    """Return the recipe of a run with these settings: a run that is resumed may have another task than was typed."""
+    return Contrastive() if config.task.of_vectors else Recipe()

@@ -1,6 +1,7 @@
 """encoderlab train: trains an encoder from a config, and reports how good it is."""
 
 from encoderlab.config.commands import RunConfig
+from encoderlab.runs.recipe import Recipe
 from encoderlab.runs.run import Run
 from encoderlab.runs.train import run_training
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
@@ -12,4 +13,4 @@ def train(config: RunConfig, processes: Processes = SINGLE_PROCESS) -> Run | Non
     With `config.dry_run` no folder is written; an estimate of the run is printed. The `processes` share the work.
     Raises SettingError, DataError or TrainingError, each with a remedy.
     """
-    return run_training(config, processes)
+    return run_training(config, processes, lambda _: Recipe())

@@ -12,7 +12,7 @@ from encoderlab.errors import SettingError
 from encoderlab.models.model import POOLINGS, Model
 from encoderlab.recipes.distillation import vectors_by
 from encoderlab.runs.prepared import PreparedRun
-from encoderlab.runs.recipe import Recipe, Start
+from encoderlab.runs.recipe import Recipe, StartingWeights
 from encoderlab.system.processes import Processes
 from encoderlab.tasks import contrastive
 from encoderlab.tasks.contrastive_rows import ContrastiveRows
@@ -22,7 +22,7 @@ from encoderlab.training.batches import Rows
 class Contrastive(Recipe):
     """The recipe of `encoderlab pretrain task=contrastive`."""
 
-    def start(self, config: RunConfig, processes: Processes) -> Start:
+    def start(self, config: RunConfig, processes: Processes) -> StartingWeights:
         """Return the encoder that the run starts from. Raises SettingError without one, or with several processes."""
         task = config.task
         if config.starts_from is None:
@@ -33,7 +33,7 @@ class Contrastive(Recipe):
             raise SettingError(problem, remedy="Start one process")
         return super().start(config, processes)
 
-    def rows(self, prepared: PreparedRun, start: Start) -> None:
+    def extend_rows(self, prepared: PreparedRun, start: StartingWeights) -> None:
         """Relate the labels of the training rows, and keep their vectors, by the encoder that the run starts from."""
         assert start.encoder is not None
         keep_vectors(prepared.model, start.encoder, prepared.training.rows)

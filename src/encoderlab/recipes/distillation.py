@@ -42,7 +42,7 @@ from encoderlab.network.heads import MeanPool
 from encoderlab.network.packing import attendable
 from encoderlab.recipes.finetuning import start_at_linear_head, wants_linear_head
 from encoderlab.runs.prepared import PreparedRun
-from encoderlab.runs.recipe import Recipe, Start
+from encoderlab.runs.recipe import Recipe, StartingWeights
 from encoderlab.settings import required_setting
 from encoderlab.system.device import Compute
 from encoderlab.system.files import sha256_of
@@ -61,7 +61,7 @@ class Distillation(Recipe):
 
     teacher: Teacher
 
-    def start(self, config: RunConfig, processes: Processes) -> Start:
+    def start(self, config: RunConfig, processes: Processes) -> StartingWeights:
         """Return the encoder that the student starts from, if one is named, and the teacher's."""
         assert isinstance(config, DistillConfig), "another command has another recipe"
         check_distillation(config, processes)
@@ -77,7 +77,7 @@ class Distillation(Recipe):
         """Raise DataError if the teacher was not trained on a task like the student's, or does not know its labels."""
         self.teacher.check(data)
 
-    def rows(self, prepared: PreparedRun, start: Start) -> None:
+    def extend_rows(self, prepared: PreparedRun, start: StartingWeights) -> None:
         """Add to the training rows what the teacher says of them, and texts that only the teacher has labelled."""
         training = prepared.training
         training.rows = self.teacher.teach(training.model, start.encoder, prepared.data, training.rows)
@@ -163,11 +163,16 @@ class Teacher:
 
         Raises SettingError or DataError if the teacher reads less, or other tokens, than the student.
         """
+        # On documents, the vectors are computed again at every step.
         if self.model is None:
             task = cast("Any", train).task
             teach_vectors(task, self.encoder, student.compute)
+
+        # The weights of a student that starts from its teacher.
         if start is None:
             start_student(student, self.encoder, self.config.start)
+
+        # On a task, the teacher's logits are part of the rows.
         if self.model is None:
             return train
         assert isinstance(data, Data)
@@ -190,11 +195,14 @@ def taught_rows(config: DistillConfig, teacher: Model, student: Model, data: Dat
     """
     if not config.teacher_weight:
         return rows
+    # The teacher's logits for the labelled rows.
     logits = teacher_logits(teacher, list(data.split("train")), data.labels)
     few = sum(len(row_logits) < n for row_logits, n in zip(logits, rows.n_targets().tolist(), strict=True))
     if few:
         remedy = f"Set model.max_length to at most {teacher.shape.max_length}, the teacher's"
         raise DataError(f"The teacher reads fewer words of {few:,} rows than the student", remedy=remedy)
+
+    # Further texts, whose labels are those of the teacher.
     if config.unlabelled is not None:
         texts = unlabelled_texts(config.unlabelled, student.config, data)
         more = teacher_logits(teacher, texts, data.labels)

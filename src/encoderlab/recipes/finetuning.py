@@ -22,7 +22,7 @@ from encoderlab.recipes.head_alone import HeadAlone, keep_better, keep_head_alon
 from encoderlab.runs.fit import Result, fit
 from encoderlab.runs.fit_branch import OutOfFold
 from encoderlab.runs.prepared import PreparedRun
-from encoderlab.runs.recipe import Recipe, Start
+from encoderlab.runs.recipe import Recipe, StartingWeights
 from encoderlab.runs.run import Run
 from encoderlab.runs.settle import has_few_rows
 from encoderlab.tasks.rows import ExampleRows
@@ -35,14 +35,17 @@ LINEAR_HEAD = "The head was initialised with a logistic regression on the vector
 class Finetuning(Recipe):
     """The recipe of `encoderlab finetune`."""
 
+    # Found before the first step, and used by `fit`:
     head_alone: HeadAlone | None = None  # to be compared with the finetuned model, or in its place; None: neither
     out_of_fold: OutOfFold | None = None  # what the better of both predicts, if they were compared on folds
 
-    def rows(self, prepared: PreparedRun, start: Start) -> None:
+    def extend_rows(self, prepared: PreparedRun, start: StartingWeights) -> None:
         """Let few labelled rows be followed by the names of their labels, and by texts that nobody has labelled."""
         assert start.encoder is not None, "finetuning starts from an encoder"
         model = prepared.model
         further = _further_texts(model, start.encoder, cast("Data", prepared.data))
+
+        # They follow the labelled rows, and are recorded with the run.
         training = prepared.training
         training.rows = further.after(training.rows, model)
         prepared.notes += further.notes
@@ -50,13 +53,16 @@ class Finetuning(Recipe):
 
     def before_first_step(self, prepared: PreparedRun) -> None:
         """Fit the head alone, to compare it with the finetuned model; and start the head at a linear model."""
+        # The head alone, which may be better than a finetuned model.
         data = cast("Data", prepared.data)
-        continues = prepared.beginning.continues_from_checkpoint
+        continues = prepared.requested.continues_from_checkpoint
         wants_linear = wants_linear_head(prepared.model, data)
         self.head_alone, self.out_of_fold, notes = prepare_head_alone(
             prepared.training, data, prepared.rows["train"], starts_linear=wants_linear, continues=continues
         )
         prepared.notes += notes
+
+        # The head that the steps start from.
         if wants_linear:
             start_at_linear_head(prepared)
 
@@ -107,7 +113,7 @@ def wants_linear_head(model: Model, data: Data) -> bool:
 def start_at_linear_head(prepared: PreparedRun) -> None:
     """Start the head at a linear model on frozen vectors, and say so; a run that continues has a head already."""
     training = prepared.training
-    if not prepared.beginning.continues_from_checkpoint:
+    if not prepared.requested.continues_from_checkpoint:
         set_linear_head(training.model, cast("ExampleRows", training.rows), training.label_weights)
         print(LINEAR_HEAD, file=sys.stderr)
     prepared.notes.append(LINEAR_HEAD)

@@ -89,6 +89,7 @@ def further_texts(config: FinetuneConfig, start: Model, data: Data, compute: Com
     `start` is the encoder that the run starts from. Raises SettingError if `config.unlabelled` is set for a task that
     does not give each text one label, DataError if that file cannot be read.
     """
+    # Where texts without a label may come from.
     file = config.unlabelled
     source = None
     if file is not None:
@@ -96,6 +97,8 @@ def further_texts(config: FinetuneConfig, start: Model, data: Data, compute: Com
     elif data.unlabelled is not None:
         source = "rows_without_label"
     found = FurtherTexts(source=source)
+
+    # They need a task that gives each text one label, and add nothing to many labelled rows.
     suits = config.task.one_class_per_text and not data.paired
     if file is not None and not suits:
         kind = "has pairs of texts" if data.paired else f"is of task={config.task.name}"
@@ -115,10 +118,13 @@ def further_texts(config: FinetuneConfig, start: Model, data: Data, compute: Com
     # The vectors of the encoder as pretrained.
     encoder = start.on(compute)
     labelled = Labelled(np.asarray(cached_vectors(encoder, data.split("train"), config.cache)), classes)
+
+    # The names of the labels, each as a labelled row.
     names = Labelled(labelled.vectors[:0], classes[:0])
     if config.train_on_names:
         names = _add_names(found, encoder, labelled, data.labels)
 
+    # Those texts without a label that a linear model is surest of.
     if source is not None:
         candidates = _unlabelled_texts(config, data)
         found.fingerprint = hashlib.sha256(repr([text_of(text) for text in candidates]).encode()).hexdigest()

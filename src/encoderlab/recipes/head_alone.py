@@ -52,7 +52,7 @@ AVERAGE = "average"
 SHARE_OF_FINETUNED = 0.25
 FOLDS = 3
 # Test accuracy above that of the head alone, with all rows of four sets: benchmarks/SUITE.md, "Few rows".
-ADDED = "added 0.3 to 7.5 points on four public sets, and is kept only where it helps"
+ADDED = "usually adds to that (0.3 to 7.5 points on four public sets), and is kept only where it does"
 MOST_WORK = 60_000 * 3_200_000  # tokens times parameters of layers that a run reads: 5 s of mini-en on two quiet cores
 
 
@@ -146,15 +146,19 @@ def prepare_head_alone(
     settings = model.config.training
     if not can_be_fitted(model):
         return None, None, []
+    # If no layer may change, there is nothing else to train.
     if settings.freeze_layers == ALL_LAYERS:
         asked_for = {"step": 0, "chosen_by": f"training.freeze_layers={ALL_LAYERS}", "chosen_on": None}
         return fit_head_alone(training, asked_for | {"head_alone": {"kept": True}}), None, []
     if settings.keep is not Keep.best:
         return None, None, []
+
+    # Without validation rows, the two are compared on folds of training, before any step of the run.
     if not data.has_validation:
         return _chosen_by_folds(training, cast("ExampleRows", train), starts_linear=starts_linear, continues=continues)
 
-    # A run of a few steps is a trial, and of very many rows an encoder learns more than its head does.
+    # With validation, both are compared on it after training. A run of a few steps is a trial, and of very many rows an
+    # encoder learns more than its head does.
     n_rows = len(data.split("train"))
     is_trial = settings.steps is not None and settings.steps < SHORTEST_RUN
     few_enough = n_rows <= MOST_FROZEN_ROWS and n_rows * len(model.labels) <= MOST_FROZEN_CELLS
@@ -308,15 +312,20 @@ def _chosen_by_folds(
     config = model.config
     assert train.targets is not None and train.targets.of_rows is not None
     classes = train.targets.of_rows
+    # Whether a comparison is possible, quick, and of use.
     folds = min(FOLDS, int(np.unique(classes, return_counts=True)[1].min()))
     is_needed = not continues or cast("TextTaskConfig", config.task).linear_weight != 0
     can_compare = folds >= 2 and not config.task.fits_thresholds and _takes_seconds(model, train)
     if not can_compare or not is_needed:
         return None, None, []
+
+    # Both predict each fold without having seen it.
     started = time.perf_counter()
     divided = list(StratifiedKFold(folds, shuffle=True, random_state=config.seed).split(classes, classes))
     alone, finetuned = _by_folds(training, train, divided, starts_linear=starts_linear)
     comparison = Comparison.of(alone, finetuned, model.task.main_score, config.seed)
+
+    # The better one is the run's model, whose predictions a linear branch is chosen by.
     kept = FINETUNED
     if not continues:
         kept = comparison.kept(pairs_are_separate=model.network.separates_pairs)

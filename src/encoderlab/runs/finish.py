@@ -23,12 +23,12 @@ from encoderlab.reports import training as reports
 from encoderlab.reports.cards import model_card
 from encoderlab.reports.facts import conflicting_rows, labels_alike, shared_rows
 from encoderlab.reports.slices import scores_by_column
-from encoderlab.runs.facts import run_facts, summary_of
 from encoderlab.runs.fit import Result
 from encoderlab.runs.load_data import pair_facts
 from encoderlab.runs.prepared import PreparedRun
 from encoderlab.runs.run import Run
 from encoderlab.runs.scoring import Scored, novelty_of
+from encoderlab.runs.summary import run_facts, summary_of
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.pretraining import PretrainingConfig
 from encoderlab.tasks.sentence_rows import SentenceRows
@@ -64,8 +64,7 @@ def _finish_task(
     model = scored.model
     scores = cast("Mapping[str, PredictionScores]", scored.scores)
     config = model.config
-    if not scores:  # of very few rows, none were held out
-        # the other processes have left
+    if not scores:  # of very few rows, none were held out; the other processes have left
         alone = replace(model, processes=SINGLE_PROCESS)
         scores = {"train": alone.evaluate_predictions(prepared.rows["train"])}
     # One split stands for the run: test, or the nearest to it that there is.
@@ -74,11 +73,8 @@ def _finish_task(
     # What a reader of the scores should know about the run and the rows.
     survey = data.description()["splits"]
     about_rows = [shared_rows(split, survey[split]), labels_alike(survey["train"]["labels"]), conflicting_rows(survey)]
-    # By the rules as set: `model` has the threshold that was fitted, and `prepared.model` has not.
+    # From the rules as set, which `prepared.model` still has: `model` has the thresholds that were fitted.
     notes = [*result.notes, *prepared.notes, *prepared.data_notes, *prepared.model.task.threshold_notes(scores)]
-    languages = prepared.languages
-    if languages is not None:
-        about_rows.append(languages.note(config.starts_from or ""))
     notes += [note for note in about_rows if note]
 
     # What report.json says of the run besides scores, and the baselines on the same rows.
@@ -87,6 +83,7 @@ def _finish_task(
     summary |= {"not_logged": result.not_logged} if result.not_logged else {}
     simple_models = _baselines(data, split, prepared.model, scored.on_ngrams)
     summary |= {"data_notes": prepared.data_notes, "choices": [*result.notes, *prepared.notes]}
+    languages = prepared.languages
     if languages is not None:
         summary["languages"] = {languages.kind: dict(languages.shares), "of_encoder": languages.of_encoder}
     if scored.linear_branch is not None:

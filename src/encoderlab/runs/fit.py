@@ -25,7 +25,6 @@ from encoderlab.system.messages import print_lines
 from encoderlab.system.processes import Interrupted, deferred, stop_if_interrupted
 from encoderlab.training import checkpoint as checkpoints
 from encoderlab.training.batches import MicroBatchCount, RowStream, TrainingBatches
-from encoderlab.training.compilation import COMPILED
 from encoderlab.training.config import Keep, length_in_words, steps_per_epoch
 from encoderlab.training.distribution import distribute
 from encoderlab.training.loop import Learner, Step, StepsWithinMemory, horizon_of
@@ -34,7 +33,7 @@ from encoderlab.training.occurring_rows import adapt_moments, decay_recorder, tr
 from encoderlab.training.optimizer import build_optimizer
 
 CHECKPOINTS_KEPT = 2  # so that another is left if the newest is damaged
-FALLEN = 0.95  # of the loss without learning anything: clearly below it
+FALLEN = 0.95  # of the loss of the frequencies: below this share, something has been learned
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ def fit(training: Training, run: Run) -> Result:
     state = TrainState(training)
     saved = _SavedSteps(run, state)
     saved.resume()
-    saved.save()
+    saved.save()  # unless this step has been saved, as when a run is resumed
     progress = state.progress
     shard = replace(model, network=state.distributed.network)  # of several processes, perhaps a part of the weights
     trained = replace(training, model=shard)
@@ -239,7 +238,7 @@ class TrainState:
         )
 
         # How far the run goes, and the batches on the way.
-        compiled = training.compiled == COMPILED
+        compiled = model.network.encoder.is_compiled
         self.horizon = horizon_of(settings, len(train), self.processes, compiled=compiled)
         self.per_epoch = steps_per_epoch(settings, len(train))
 

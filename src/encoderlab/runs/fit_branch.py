@@ -177,9 +177,7 @@ def choose_branch(
         branch = None if set_weight is None else LinearBranch(linear.model, set_weight, 1.0, facts)
         return branch, facts
     logits, outputs, targets = held_out.network, held_out.linear, held_out.targets
-    if (
-        kind == "number"
-    ):  # their mean and scale are not at issue: of SICK the squared error fell, and the correlation too
+    if kind == "number":  # their mean is not at issue: of SICK the squared error fell, and the correlation too
         logits, outputs, targets = (values - values.mean(0) for values in (logits, outputs, targets))
 
     # The loss of both together is compared with that of the network, each at its best temperature.

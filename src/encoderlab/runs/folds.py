@@ -12,9 +12,11 @@ from encoderlab.data.examples import Folded
 from encoderlab.data.selected import FEW_RANDOM, SELECTED, Reason
 from encoderlab.reports import folds as reports
 from encoderlab.reports.folds import OUT_OF_FOLD
-from encoderlab.runs.facts import run_facts
-from encoderlab.runs.resume import HARDWARE, Beginning, open_run
+from encoderlab.runs.opening import open_run
+from encoderlab.runs.requested import RequestedRun
+from encoderlab.runs.resume import HARDWARE
 from encoderlab.runs.run import Run
+from encoderlab.runs.summary import run_facts
 from encoderlab.runs.tracking import check_trackers
 from encoderlab.system.device import set_up_compute
 from encoderlab.system.messages import print_lines
@@ -24,7 +26,7 @@ Train = Callable[[AnyRunConfig, Processes], Run | None]
 
 
 def cross_validate(
-    beginning: Beginning, processes: Processes, train: Train[RunConfig], *, is_dry: bool = False
+    requested: RequestedRun, processes: Processes, train: Train[RunConfig], *, is_dry: bool = False
 ) -> Run | None:
     """Call `train` for each fold of the settings, and report all of them together; return the run of all.
 
@@ -33,35 +35,35 @@ def cross_validate(
     Of a cross-validation that is resumed, finished folds are kept. A dry run covers the first fold, and returns None.
     Raises SettingError, DataError or TrainingError.
     """
-    requested = replace(beginning.config, dry_run=False)
-    check_trackers(requested)
+    config = replace(requested.config, dry_run=False)
+    check_trackers(config)
 
     # All rows are read once, to know which fold each of them is in.
     with processes.main_process_first():
-        data, folded = _whole(requested)
+        data, folded = _whole(config)
     if is_dry:
-        print_lines(f"{requested.folds} folds take {requested.folds} runs like this one, the first:")
-        first = _settings_of_fold(requested, 1, dry_run=True)
+        print_lines(f"{config.folds} folds take {config.folds} runs like this one, the first:")
+        first = _settings_of_fold(config, 1, dry_run=True)
         return train(first, processes)
 
-    training = requested.training
+    training = config.training
     compute = set_up_compute(
         training.device,
         training.precision.value,
-        beginning.threads,
+        requested.threads,
         deterministic=training.deterministic,
         processes=processes,
     )
-    with open_run(beginning, requested, data, compute, processes) as run:
+    with open_run(requested, config, data, compute, processes) as run:
         # What the frequencies of labels decide is the same in every fold.
         tested = data.survey[OUT_OF_FOLD]
-        task, _ = requested.task.settled(data.labels, tested, has_validation=True)
-        if requested.task.target != "label":
-            task = requested.task
-        shared = replace(requested, task=task)
+        task, _ = config.task.settled(data.labels, tested, has_validation=True)
+        if config.task.target != "label":
+            task = config.task
+        shared = replace(config, task=task)
         staying = replace(processes, stay=True)  # for the next fold
         runs = []
-        for number in range(1, (requested.folds or 0) + 1):
+        for number in range(1, (config.folds or 0) + 1):
             runs.append(_fold_run(shared, run, number, train, staying))
         processes.leave()
         if processes.is_main:

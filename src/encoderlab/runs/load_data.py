@@ -1,6 +1,7 @@
 """Reads the texts of a run, and tokenises them, each once; a task makes the rows that a model reads of the tokens.
 
-Which rows are held out is decided here, as soon as their number is known; the columns are decided by the dataset.
+The dataset holds rows out for validation; where these are too few, they are put back here. The columns are decided by
+the dataset.
 """
 
 from __future__ import annotations

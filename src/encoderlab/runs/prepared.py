@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
 from encoderlab.models.model import Model
-from encoderlab.runs.resume import Beginning, open_run
+from encoderlab.runs.opening import open_run
+from encoderlab.runs.requested import RequestedRun
 from encoderlab.runs.run import Run
 from encoderlab.runs.start_language import TrainingLanguages
 from encoderlab.runs.training import Training
@@ -22,13 +23,13 @@ from encoderlab.training.occurring_rows import rows_left_out
 class PreparedRun:
     """A run before its first step, to which a recipe may still add.
 
-    The model in `training` has the final settings; `beginning` has those before the open ones were decided, and `notes`
+    The model in `training` has the final settings; `requested` has those before the open ones were decided, and `notes`
     say what was decided. `rows` are those of `train` and of the splits that are scored; `data_notes` say which of them
     are read in part. `fingerprints` are those of what the run reads besides the data, by the setting that names it.
     `languages` are those of the training texts, where they are compared with those of the encoder to start from.
     """
 
-    beginning: Beginning
+    requested: RequestedRun
     data: Data | Documents
     rows: Mapping[str, Rows]
     training: Training
@@ -45,7 +46,7 @@ class PreparedRun:
         """Open the run's folder, new or resumed, with its settings recorded in it."""
         model = self.model
         return open_run(
-            self.beginning,
+            self.requested,
             model.config,
             self.data,
             model.compute,

@@ -1,7 +1,7 @@
-"""A recipe: what a command adds to the training of a model, in five moments of `train_once`.
+"""A recipe: what a command adds to the training of a model, in five moments of the pipeline (`train`).
 
-A run from scratch adds nothing and has the `Recipe` below. What finetuning, distillation and contrastive pretraining
-add is told in `recipes`.
+A run from scratch adds nothing, and has the `Recipe` below. Those of finetuning, distillation and contrastive
+pretraining are in `recipes`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from encoderlab.system.processes import Processes
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """What a run starts from: an `encoder` (None: fresh weights), and a `teacher`, whose tokenizer a student may have.
+class StartingWeights:
+    """The weights that a run starts from: an `encoder` (None: fresh ones), and a `teacher`, whose tokenizer a student
+    may take.
 
     `fingerprints` are hashes of their weights, by the setting that names them.
     """
@@ -35,20 +36,24 @@ class Start:
 class Recipe:
     """The five moments, each as in a run from scratch."""
 
-    def start(self, config: RunConfig, processes: Processes) -> Start:
+    def start(self, config: RunConfig, processes: Processes) -> StartingWeights:
         """Return what the run starts from. Raises SettingError or DataError for what does not suit it."""
         encoder, fingerprints = load_start(config, processes)
-        return Start(encoder, None, fingerprints)
+        return StartingWeights(encoder, None, fingerprints)
 
     def check(self, data: Data | Documents) -> None:
         """Raise DataError for rows that cannot be learned from, before anything slow."""
 
-    def rows(self, prepared: PreparedRun, start: Start) -> None:
-        """Add to the training rows what else there is to learn from."""
+    def extend_rows(self, prepared: PreparedRun, start: StartingWeights) -> None:
+        """Add to the training rows what else there is to learn from; or change the weights to start from.
+
+        After this, only those rows of the token table are trained that occur. The encoder in `start` shares its memory
+        with the model's.
+        """
 
     def before_first_step(self, prepared: PreparedRun) -> None:
-        """Change the model before its first step, unless the run continues from a checkpoint."""
+        """Change the model before the first step of the run. One that continues from a checkpoint calls it too."""
 
     def fit(self, prepared: PreparedRun, run: Run) -> Result:
-        """Train the model, and leave the weights in it that are kept."""
+        """Train the model, and leave in it the weights to keep."""
         return fit(prepared.training, run)

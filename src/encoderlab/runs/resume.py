@@ -1,4 +1,4 @@
-"""Resuming a run: which folder it is in, and with which settings it goes on.
+"""Resuming a run: which folder it is in, and with which settings it continues.
 
 A run is resumed by being started again: the same command, with the run's own settings, the newest good checkpoint
 loaded and the batches drawn from the step after it. The settings that were typed are compared with the run's own, and
@@ -7,33 +7,24 @@ not the composed config, so `resume=FOLDER` alone is enough and a command line m
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Collection, Iterator, Mapping, Set
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from encoderlab.config import TRAINING_COMMANDS
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_from_dict, settings_to_dict
-from encoderlab.data.data import Data
-from encoderlab.data.documents import Documents
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.record import Record, parsed, plain, record_start
-from encoderlab.runs.run import Run, check_free
+from encoderlab.runs.record import parsed, plain
+from encoderlab.runs.run import Run
 from encoderlab.settings import flat_settings
-from encoderlab.system.device import PRECISION_NAMES, Compute
-from encoderlab.system.processes import Processes
-from encoderlab.training.config import Precision
 
-ONLY_PLACES = ("cache_dir", "run_dir", "resume", "config")  # settings that change nothing in a run
+NOT_COMPARED = ("cache_dir", "run_dir", "resume", "config")  # settings that change nothing in a run
 # The settings that may change when a run is resumed. Logging changes nothing that is computed:
 LOGGING = {
-    *ONLY_PLACES,
+    *NOT_COMPARED,
     "baselines",
     "tensorboard",
     "tracking",
@@ -45,95 +36,14 @@ LOGGING = {
 HARDWARE = {"training.device", "training.threads", "training.compile", "training.sharding"}
 # What is behind a path is compared with what was there:
 PATHS = {"init_from", "dataset.path", "dataset.train", "dataset.validation", "dataset.test"}
-# A length changes the schedule, and more micro-batches round differently, so the following steps are another run's. A
-# run that ended at a limit needs one or the other:
+# A longer run has another schedule, and more micro-batches round differently. Yet a run that has reached its limit, or
+# that ran out of memory, can only continue if they may change:
 LIMITS = {"training.epochs", "training.steps", "training.budget", "training.accumulate"}
 MAY_CHANGE = LOGGING | HARDWARE | PATHS | LIMITS
 AUTO = "auto"
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """What a run begins or continues with: its `config`, in which settings may still be open, and the `record` that a
-    resumed run has made of itself (None: the run is new).
-
-    `threads` to compute with: as set; a resumed run has the number that it began with on the same cores, so that it
-    rounds as before, and no longer follows the load. Otherwise, as on other cores, it is decided anew: None. A
-    `precision` that was timed is kept in the same way.
-    `accumulate` is `training.accumulate` as set; None if it was open then, and is not changed now. `notes` say what was
-    decided (None: the run is new, and decides now).
-    """
-
-    config: RunConfig
-    record: Record | None
-    threads: int | None
-    precision: Precision
-    accumulate: int | None
-    notes: list[str] | None = None
-
-    @property
-    def continues_from_checkpoint(self) -> bool:
-        """Return whether the run is resumed, and continues from a checkpoint."""
-        return self.config.resume is not None and Run(self.config.resume).has_checkpoint
-
-    @classmethod
-    def of(cls, config: RunConfig, record: Record | None, processes: Processes) -> Beginning:
-        training = config.training
-        threads = training.threads
-        precision = training.precision
-        accumulate = training.accumulate
-        if record is None:
-            return cls(config, None, threads, precision, accumulate)
-
-        # The same cores compute as they did, so that the run rounds as before.
-        hardware = record.environment["hardware"]
-        same_machine = hardware["cores"] == os.cpu_count() and hardware.get("processes") == processes.local_size
-        if threads is None and same_machine:
-            threads = hardware["threads"]
-        if precision is Precision.auto and same_machine and hardware.get("speeds"):
-            precision = Precision[PRECISION_NAMES[getattr(torch, hardware["precision"])]]
-
-        # Micro-batches that memory has decided stay open, unless they are set now.
-        was_open = record.composed.get("training", {}).get("accumulate") is None
-        if was_open and record.settings["training"]["accumulate"] == accumulate:
-            accumulate = None
-        return cls(config, record, threads, precision, accumulate, record.environment.get("notes"))
-
-
-def begin(config: RunConfig, processes: Processes, explicit: Collection[str] | None = None) -> Beginning:
-    """Return what a new run begins with, or what the run that `config.resume` names continues with: its own settings,
-    with `resume` and `run_dir` its folder.
-
-    The settings of a run that is resumed must agree with its own: all of them, or those that were typed (`explicit`, or
-    the config's `overrides`), except those that may change. `auto` takes the latest unfinished run of this command with
-    these settings, or that in `config.run_dir`, and starts a new run if there is none; so does a cross-validation whose
-    `run_dir` is named. Raises SettingError if the run is finished or was started with other settings, or the folder of
-    a new run is not free; DataError if there is no such run.
-    """
-    if explicit is None and config.overrides is not None:
-        explicit = {override.partition("=")[0].lstrip("+~") for override in config.overrides}
-    if config.folds is not None and config.resume is None and config.run_dir is not None:
-        config = replace(config, resume=AUTO, dry_run=False)
-    return processes.broadcast_from_main(lambda: _beginning(config, explicit, processes))
-
-
-def _beginning(config: RunConfig, explicit: Collection[str] | None, processes: Processes) -> Beginning:
-    # A run that is resumed, by its name or as the latest that was stopped.
-    run = None
-    if config.resume == AUTO:
-        run, config = _latest_unfinished(config)
-    elif config.resume is not None:
-        run = Run(config.resume)
-        config = _named(config, run, explicit)
-
-    # A new run.
-    if run is None:
-        check_free(config.run_dir)
-        config = replace(config, resume=None)
-    return Beginning.of(config, None if run is None else run.record, processes)
-
-
-def _named(config: RunConfig, run: Run, explicit: Collection[str] | None) -> RunConfig:
+def named_run(config: RunConfig, run: Run, explicit: Collection[str] | None) -> RunConfig:
     """Return the settings of the run that `config.resume` names."""
     if config.run_dir is not None and Path(config.run_dir).resolve() != run.folder.resolve():
         remedy = "Remove run_dir; a run resumes in its own folder"
@@ -141,7 +51,7 @@ def _named(config: RunConfig, run: Run, explicit: Collection[str] | None) -> Run
     return _merged(config, run, explicit, MAY_CHANGE)
 
 
-def _latest_unfinished(config: RunConfig) -> tuple[Run | None, RunConfig]:
+def latest_unfinished(config: RunConfig) -> tuple[Run | None, RunConfig]:
     """Return the latest unfinished run that agrees with `config`, and its settings; None if there is none."""
     usual = (Path("outputs") / config.command / config.task.name).glob("*")
     folders = usual if config.run_dir is None else [Path(config.run_dir)]
@@ -185,7 +95,7 @@ def _merged(config: RunConfig, run: Run, explicit: Collection[str] | None, may_c
 
 
 def _refuse_edited(run: Run, settings: Mapping[str, Any]) -> None:
-    """Raise SettingError naming every setting in config.yaml that is not what the run began, or was last resumed, with.
+    """Raise SettingError naming every setting in config.yaml that differs from what was recorded at the last start.
 
     A kill may have come between the two records of a start, so config.yaml may be that of the start before.
     """
@@ -193,7 +103,7 @@ def _refuse_edited(run: Run, settings: Mapping[str, Any]) -> None:
     differing: list[str] = []
     for settled in run.record.settled[-2:]:
         began_with = dict(flat_settings(settled))
-        names = (settings.keys() | began_with.keys()) - {*ONLY_PLACES}
+        names = (settings.keys() | began_with.keys()) - {*NOT_COMPARED}
         differing = sorted(name for name in names if settings.get(name) != began_with.get(name))
         if not differing:
             return
@@ -269,56 +179,3 @@ def _is_explicit(key: str, explicit: Collection[str] | None) -> bool:
     if explicit is None or not {"experiment", "config"}.isdisjoint(explicit):
         return True
     return any(f"{key}.".startswith(f"{name}.") for name in explicit)
-
-
-@contextmanager
-def open_run(
-    beginning: Beginning,
-    config: RunConfig,
-    data: Data | Documents,
-    compute: Compute,
-    processes: Processes,
-    *,
-    fingerprints: Mapping[str, str] | None = None,
-    notes: list[str] | None = None,
-) -> Iterator[Run]:
-    """Open the folder of a run, new or resumed, and record its settled `config` there.
-
-    `fingerprints` are those of what the run reads besides the data, by the setting that names it. On an error a new
-    folder is deleted, unless a step's checkpoint in it is worth keeping. Raises DataError if the rows or other files of
-    a resumed run have changed.
-    """
-    record = beginning.record
-
-    def opened() -> AbstractContextManager[Run]:
-        if record is None:
-            return Run.new(config.run_dir, config.command, config.task.name)
-        run = Run(config.resume or "")
-        _refuse_changed_data(run, record, config, {**data.fingerprints(), **(fingerprints or {})})
-        return run.reopened(config.command)
-
-    with processes.entered_by_main(opened) as run:
-        if processes.is_main:
-            run.record = record_start(
-                run.folder,
-                replace(config, overrides=None) if run.is_nested else config,  # nobody types those of a fold
-                compute,
-                before=record,
-                data=data,
-                requested=beginning.config,
-                fingerprints=fingerprints,
-                notes=notes,
-            )
-        yield run
-
-
-def _refuse_changed_data(run: Run, record: Record, config: RunConfig, fingerprints: Mapping[str, str]) -> None:
-    """Raise DataError if rows or files are not those that the run was started with."""
-    environment = record.environment
-    before = {name: split.get("fingerprint") for name, split in environment["dataset"]["splits"].items()}
-    before |= environment.get("files", {})
-    changed = sorted(name for name in before.keys() | fingerprints.keys() if before.get(name) != fingerprints.get(name))
-    if changed:
-        named = [f"{name}={getattr(config, name)}" if hasattr(config, name) else name for name in changed]
-        problem = f"The data of {' and '.join(named)} have changed since the run in {run.folder} was started"
-        raise DataError(problem, remedy="Restore them, or remove resume to start a new run")

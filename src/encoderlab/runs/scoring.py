@@ -1,5 +1,5 @@
 """The scores of a trained model on every split, and what is fitted after training: thresholds and a temperature on
-validation, and what tells texts that are unlike the training texts.
+validation, and a measure of how unlike the training texts a text is.
 """
 
 from __future__ import annotations

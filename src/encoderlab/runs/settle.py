@@ -20,7 +20,7 @@ settings are decided in the order of the table; each function decides one row.
 | training.keep, patience | `settle_validation` | the numbers of validation rows and labels |
 | training.accumulate | `settle_micro_batches` | the task, the longest row, the device's memory |
 | training.device, precision, threads | `set_up_compute`, before | this machine |
-| training.precision, threads | `with_fastest_choice`, after | how long some steps take |
+| training.precision, threads | `fastest_compute`, after | how long some steps take |
 | training.compile | `compile_if_it_pays`, after | the device, how long the run is |
 """
 
@@ -81,7 +81,7 @@ class Facts:
     survey: Mapping[str, SplitSurvey] | None = None
     n_undivided: int = 0  # training rows, before some were held out for validation
     has_validation: bool = True
-    is_tested: bool = True  # on rows that it is not trained on, unless nobody asks for scores
+    is_tested: bool = True  # whether some rows are held out from training, or nobody asks for scores
     paired: bool = False
     start_shape: ModelConfig | None = None
     teacher_width: int | None = None
@@ -172,8 +172,8 @@ def settle_few_rows(
 ) -> tuple[TrainingConfig, list[str]]:
     """Decide how few training rows are batched, and which layers stay as pretrained.
 
-    A few rows are batched at random: of three batches by length, the same rows would meet in each epoch. The embeddings
-    and the lowest quarter of the layers stay as they are.
+    A few rows are batched at random, because three batches by length would hold the same rows in each epoch. The
+    embeddings and the lowest quarter of the layers stay as they are.
     """
     few = False
     rare = 0
@@ -251,7 +251,7 @@ def too_few_to_hold_out(training: TrainingConfig, n_rows: int) -> bool:
     """Return whether the rows of a dataset without other splits are so few that a tenth would say nothing: all of them
     are trained on, and scored.
 
-    Of 12 rows it was one row, of a label with two.
+    With 12 rows, a tenth is one row, of a label that has only two.
     """
     return n_rows < training.min_validation_rows
 

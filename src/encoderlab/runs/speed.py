@@ -31,7 +31,7 @@ LEAST_STEPS = 500  # of a run: a shorter one is over before a choice has paid fo
 BATCHES = 3  # of different lengths, which every choice computes
 ROUNDS = 3  # of them, the first of which is not counted: it allocates memory and plans kernels
 LONGEST_STEP = 1.0  # seconds; in longer ones, matrix products decide, of which the rules know
-GAIN = 1.1  # another choice is as many times as fast as that of the rules, or they stand
+GAIN = 1.1  # the least speed-up for which another choice replaces that of the rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Choice:
         return f"{PRECISION_NAMES[self.precision]}, {self.threads} thread{'s' * (self.threads > 1)}"
 
 
-def with_fastest_choice(training: Training, *, resumed: bool) -> Compute:
+def fastest_compute(training: Training, *, resumed: bool) -> Compute:
     """Return how the model is to be computed: by the fastest choice if some are open, and otherwise as it is now.
 
     The model, its gradients and the random generators are as before. A `resumed` run keeps what it began with.

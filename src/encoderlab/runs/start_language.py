@@ -9,7 +9,7 @@ from encoderlab.config.commands import RunConfig
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
 from encoderlab.metrics.languages import UNCLEAR, languages, scripts
-from encoderlab.runs.facts import start_metadata
+from encoderlab.runs.summary import start_metadata
 
 MOST_TEXTS = 500  # spread evenly over the training rows
 MANY_FOREIGN = 0.05  # of the texts: of eleven English sets, none had more than 0.8% that seemed foreign
@@ -34,9 +34,11 @@ class TrainingLanguages:
     kind: str
     shares: Mapping[str, float]
     of_encoder: str
+    encoder: str  # its name
 
-    def note(self, encoder: str) -> str:
-        """Return a warning that many texts are not in the encoder's language, and what to start from; "" if few are."""
+    @property
+    def warning(self) -> str:
+        """Return that many texts are not in the encoder's language, and what to start from; "" if few are."""
         foreign = {}
         for name, share in self.shares.items():
             if name not in (UNCLEAR, self.of_encoder):
@@ -46,7 +48,7 @@ class TrainingLanguages:
             return ""
         named = ", ".join(f"{name} {share:.0%}" for name, share in foreign.items() if share >= SHOWN)
         remedy = f"start from an encoder that reads them, such as {MULTILINGUAL}, or run encoderlab train"
-        where = f"the {self.kind.removesuffix('s')} of {encoder} ({self.of_encoder})"
+        where = f"the {self.kind.removesuffix('s')} of {self.encoder} ({self.of_encoder})"
         return f"{total:.0%} of the training texts are not in {where}: {named}. For these, {remedy}"
 
 
@@ -54,11 +56,12 @@ def training_languages(config: RunConfig, data: Data | Documents) -> TrainingLan
     """Return in which languages or scripts the training rows are; None if the run starts from no encoder whose card
     states one language, or its rows are no texts in a language.
     """
-    stated = start_metadata(config.starts_from).get("language")
+    encoder = config.starts_from or ""
+    stated = start_metadata(encoder).get("language")
     if stated is None or not isinstance(data, Data) or config.tokenizer.of_symbols:
         return None
     texts = list(data.split("train").evenly(MOST_TEXTS).texts())
     shares = languages(texts)
     if shares is not None:
-        return TrainingLanguages("languages", shares, stated)
-    return TrainingLanguages("scripts", scripts(texts), SCRIPTS.get(stated, "Latin"))
+        return TrainingLanguages("languages", shares, stated, encoder)
+    return TrainingLanguages("scripts", scripts(texts), SCRIPTS.get(stated, "Latin"), encoder)

@@ -39,7 +39,7 @@ def check_trackers(config: RunConfig) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TrackedRun:
     """What a tracker gets of a run: `curves` are numbers by name, with their step."""
 
     name: str
@@ -58,7 +58,7 @@ def track(run: Run) -> None:
     if settings["tracking"] is None:
         return
     tracking = Tracking[settings["tracking"]]
-    record = Record(
+    record = TrackedRun(
         run.folder.name,
         {name: str(value)[:LONGEST_VALUE] for name, value in flat_settings(settings)},
         list(_curves(run)),
@@ -73,7 +73,7 @@ def track(run: Run) -> None:
         raise UserError(problem) from None
 
 
-def _to_mlflow(record: Record) -> None:
+def _to_mlflow(record: TrackedRun) -> None:
     mlflow = import_module("mlflow")
     if "MLFLOW_TRACKING_URI" not in os.environ:
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # since 3.7 it is only kept, and new users get SQLite
@@ -90,7 +90,7 @@ def _to_mlflow(record: Record) -> None:
             mlflow.log_artifact(str(path))
 
 
-def _to_wandb(record: Record) -> None:
+def _to_wandb(record: TrackedRun) -> None:
     wandb = import_module("wandb")
     mode = os.environ.get("WANDB_MODE", "offline")
     run = wandb.init(project=PROJECT, name=record.name, config=record.settings, mode=mode)

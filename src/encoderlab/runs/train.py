@@ -1,7 +1,6 @@
-"""How a model is trained, from its settings to its report: the whole story of `train`, `finetune`, `pretrain` and
-`distill`.
+"""The training pipeline that `train`, `finetune`, `pretrain` and `distill` share, from settings to report.
 
-What only some of them do is in their recipe (`Recipe`), whose five moments are called here.
+What only some of them do is in a recipe (`Recipe`), which overrides five moments: four in `prepare`, one in `fit_with`.
 """
 
 from __future__ import annotations
@@ -13,16 +12,8 @@ from collections.abc import Callable
 from encoderlab.config.commands import RunConfig
 from encoderlab.models.pretrained import shape_for, tokenizer_for
 from encoderlab.reports.facts import show_survey
-from encoderlab.runs.build_model import (
-    build_model,
-    check_settings,
-    choose_token_rows,
-    compile_if_it_pays,
-    compute_for,
-    gather_facts,
-    micro_batch_count,
-    rows_for,
-)
+from encoderlab.runs.build_model import build_model, gather_facts, rows_for
+from encoderlab.runs.computing import choose_token_rows, compile_if_it_pays, compute_for, micro_batch_count
 from encoderlab.runs.dry_run import estimate
 from encoderlab.runs.finish import finish
 from encoderlab.runs.fit import Result
@@ -30,11 +21,11 @@ from encoderlab.runs.fit_branch import check_linear_weight, fit_linear
 from encoderlab.runs.load_data import load_data, splits_to_score, tokenize
 from encoderlab.runs.prepared import PreparedRun
 from encoderlab.runs.recipe import Recipe
-from encoderlab.runs.resume import Beginning, begin
+from encoderlab.runs.requested import RequestedRun, check_request, requested_run
 from encoderlab.runs.run import Run
 from encoderlab.runs.scoring import score
 from encoderlab.runs.settle import settle
-from encoderlab.runs.speed import with_fastest_choice
+from encoderlab.runs.speed import fastest_compute
 from encoderlab.runs.start_language import training_languages
 from encoderlab.runs.tracking import track
 from encoderlab.runs.training import Training
@@ -43,23 +34,25 @@ from encoderlab.system.processes import Processes
 from encoderlab.training.occurring_rows import put_back_rows
 
 
-def run_training(config: RunConfig, processes: Processes, recipe: Callable[[], Recipe] = Recipe) -> Run | None:
+def run_training(config: RunConfig, processes: Processes, recipe_for: Callable[[RunConfig], Recipe]) -> Run | None:
     """Train a model, or one for each fold, and hand the run to its tracker; None for a dry run.
 
-    Anything invalid is refused before the run's folder is created. The `processes` share the work. Each model has a
-    `recipe` of its own. Raises SettingError, DataError or TrainingError, each with a remedy.
+    Anything invalid is refused before the run's folder is created. The `processes` share the work. `recipe_for` makes
+    the recipe of each model from its settings, which a run that is resumed brings. Raises SettingError, DataError or
+    TrainingError, each with a remedy.
     """
-    # A new run, or one that continues with the settings it began with.
-    beginning = begin(config, processes)
-    if beginning.config.folds is None:
-        run = train_once(beginning, processes, recipe())
+    # A new run, or one that is resumed with the settings it began with.
+    requested = requested_run(config, processes)
+    if requested.config.folds is None:
+        run = train_once(requested, processes, recipe_for(requested.config))
     else:
         from encoderlab.runs.folds import cross_validate
 
         def train_fold(fold: RunConfig, processes: Processes) -> Run | None:
-            return train_once(begin(fold, processes), processes, recipe())
+            of_fold = requested_run(fold, processes)
+            return train_once(of_fold, processes, recipe_for(of_fold.config))
 
-        run = cross_validate(beginning, processes, train_fold, is_dry=config.dry_run)
+        run = cross_validate(requested, processes, train_fold, is_dry=config.dry_run)
 
     # The run is complete, whatever happens to a tracker. The runs of folds are not handed over.
     if run is not None and processes.is_main:
@@ -67,11 +60,11 @@ def run_training(config: RunConfig, processes: Processes, recipe: Callable[[], R
     return run
 
 
-def train_once(beginning: Beginning, processes: Processes, recipe: Recipe) -> Run | None:
+def train_once(requested: RequestedRun, processes: Processes, recipe: Recipe) -> Run | None:
     """Train the model on one split of the rows, score it, and write its run folder; return None for a dry run."""
     # Everything that is read, refused or decided before the first step.
-    prepared = prepare(beginning, processes, recipe)
-    if beginning.config.dry_run:
+    prepared = prepare(requested, processes, recipe)
+    if requested.config.dry_run:
         estimate(prepared.training, prepared.rows)
         return None
 
@@ -94,72 +87,76 @@ def train_once(beginning: Beginning, processes: Processes, recipe: Recipe) -> Ru
     return run
 
 
-def prepare(beginning: Beginning, processes: Processes, recipe: Recipe, *, scored: bool = True) -> PreparedRun:
+def prepare(requested: RequestedRun, processes: Processes, recipe: Recipe, *, scored: bool = True) -> PreparedRun:
     """Read the data and the weights to start from, settle every open setting, and build the model and its rows.
 
     Unless a split is to be `scored`, none needs to have labels. Raises SettingError or DataError, each with a remedy,
     for anything that does not fit together or this machine.
     """
-    requested = beginning.config
-    check_settings(requested, processes)
+    typed = requested.config
+    check_request(typed, processes)
 
     # 1. The weights to start from are read first, so that what does not match them is refused at once.
-    start = recipe.start(requested, processes)
-    start_shape = shape_for(requested.task, start.encoder)
+    start = recipe.start(typed, processes)
+    start_shape = shape_for(typed.task, start.encoder)
     if start.encoder is None and start.teacher is None:
-        requested.tokenizer.refuse_without_encoder()
+        typed.tokenizer.refuse_without_encoder()
 
     # The main process reads and tokenises, and the others find its work in the cache: they enter once it has left, so
     # nothing in here may wait for them.
     with processes.main_process_first():
         # 2. Labelled rows or documents, each read once.
-        data = load_data(requested, scored=scored)
-        names = splits_to_score(requested, data, scored=scored)
-        check_linear_weight(requested.task, data)
+        data = load_data(typed, scored=scored)
+        split_names = splits_to_score(typed, data, scored=scored)
+        check_linear_weight(typed.task, data)
         if data.survey is not None:
             show_survey(data.description()["splits"])
         recipe.check(data)
 
         # 3. Their ids, made by one tokenizer.
-        tokenizer = tokenizer_for(requested, data, start.encoder, start.teacher)
-        tokens = tokenize(data, tokenizer, ["train", *names], requested)
+        tokenizer = tokenizer_for(typed, data, start.encoder, start.teacher)
+        tokens = tokenize(data, tokenizer, ["train", *split_names], typed)
 
-        # 4. Every open setting is decided here, from facts alone. Whoever decides something prints its note; `notes`
-        # collects them for the report.
-        compute = compute_for(beginning, start_shape, processes)
-        is_tested = bool(names) or not scored
+        # 4. The settings that are still open, from facts alone.
+        compute = compute_for(requested, start_shape, processes)
+        is_tested = bool(split_names) or not scored
         facts = gather_facts(tokens, start_shape, start.teacher, compute, processes, is_tested=is_tested)
-        config, notes = settle(requested, facts)
+        config, notes = settle(typed, facts)
 
         # 5. The model, and the rows as it reads them.
         model, label_weights = build_model(config, data, tokenizer, start.encoder, compute, processes)
         rows, data_notes = rows_for(model, tokens)
         languages = training_languages(config, data)
-    foreign = "" if languages is None else languages.note(config.starts_from or "")
-    for note in (*notes, *data_notes, *([foreign] if foreign else [])):
+    if languages is not None and languages.warning:
+        data_notes.append(languages.warning)
+    for note in (*notes, *data_notes):
         print(note, file=sys.stderr)
     training = Training(model, rows["train"], rows.get("validation"), label_weights)
-    prepared = PreparedRun(beginning, data, rows, training, notes, data_notes, {**start.fingerprints}, languages)
+    fingerprints = dict(start.fingerprints)
+    prepared = PreparedRun(requested, data, rows, training, notes, data_notes, fingerprints, languages)
 
-    # 6. What a teacher, or texts that nobody has labelled, add to the rows.
-    recipe.rows(prepared, start)
+    # 6. What a teacher, or texts that nobody has labelled, add to the training rows.
+    recipe.extend_rows(prepared, start)
 
-    # 7. How the steps are computed: in how many micro-batches, of which rows of the token table, and by which precision
-    # and threads. These are tried in real steps, which leave nothing behind.
-    training.micro_batches = micro_batch_count(config, beginning, processes)
+    # 7. How the steps are computed: in how many micro-batches, with which rows of the token table, in which precision
+    # and by how many threads. The last two are tried in real steps, which leave nothing behind.
+    training.micro_batches = micro_batch_count(config, requested, processes)
     training.token_rows = choose_token_rows(training)
-    model.compute = with_fastest_choice(training, resumed=beginning.record is not None)
+    model.compute = fastest_compute(training, resumed=requested.is_resumed)
 
-    # 8. What a recipe sets before the first step, such as a head that starts at a linear model.
+    # 8. What a recipe sets before the first step of the run, such as a head that starts at a linear model.
     if not config.dry_run:
         recipe.before_first_step(prepared)
-    training.compiled = compile_if_it_pays(training)
 
-    # A resumed run has decided nothing: its report repeats what was decided when it began.
+    # 9. The encoder is compiled last, because nothing that came before takes long enough to pay for it.
+    training.compilation = compile_if_it_pays(training)
+
+    # The report says what was decided. A run that is resumed repeats what it decided when it began.
     own_loss = config.task.own_functions().get("task.loss")
     if own_loss is not None:
         prepared.notes.append(f"The loss is {own_loss.dotted}: {own_loss.about}")
-    prepared.notes = beginning.notes or prepared.notes
+    if requested.notes:
+        prepared.notes = requested.notes
     return prepared
 
 

@@ -13,8 +13,8 @@ from encoderlab.training.loss import LabelWeights
 class Training:
     """A `model` that is trained on `rows`, and by those of `validation` chosen and stopped, if there are any.
 
-    `label_weights` weigh the labels in the loss, `micro_batches` says how its batches are divided. `compiled` says
-    whether the encoder is compiled, and `token_rows` which rows of its token table are trained, both in words.
+    `label_weights` weigh the labels in the loss, `micro_batches` says how its batches are divided. In words,
+    `compilation` says whether the encoder is compiled, and `token_rows` which rows of its token table are trained.
     """
 
     model: Model
@@ -22,15 +22,15 @@ class Training:
     validation: Rows | None = None
     label_weights: LabelWeights | None = None
     micro_batches: MicroBatchCount = WHOLE_BATCHES
-    compiled: str | None = None
+    compilation: str | None = None
     token_rows: str | None = None
 
     @property
     def choices(self) -> list[str]:
         """Return what was chosen for speed, in lines."""
         lines = self.model.choices
-        if self.compiled is not None:
-            lines[-1] += f", {self.compiled}"
+        if self.compilation is not None:
+            lines[-1] += f", {self.compilation}"
         if self.token_rows is not None:
             lines.append(self.token_rows)
         return [*lines, str(self.micro_batches)]

@@ -46,8 +46,8 @@ from encoderlab.models.model import Model, Provenance
 from encoderlab.recipes.finetuning import Finetuning
 from encoderlab.runs.fit_branch import fit_linear
 from encoderlab.runs.prepared import PreparedRun
-from encoderlab.runs.recipe import Recipe, Start
-from encoderlab.runs.resume import begin
+from encoderlab.runs.recipe import Recipe, StartingWeights
+from encoderlab.runs.requested import requested_run
 from encoderlab.runs.scoring import score
 from encoderlab.runs.train import fit_with, prepare
 from encoderlab.settings import quote
@@ -276,9 +276,9 @@ class TextRegressor(RegressorMixin, _TextEstimator):
 class _Weighted(Recipe):
     """A recipe whose training rows weigh as much as they are said to."""
 
-    def rows(self, prepared: PreparedRun, start: Start) -> None:
+    def extend_rows(self, prepared: PreparedRun, start: StartingWeights) -> None:
         """Weigh the training rows, after the recipe's own have been added."""
-        super().rows(prepared, start)
+        super().extend_rows(prepared, start)
         weights = _weights_of(prepared)
         if weights is None:
             return
@@ -299,7 +299,7 @@ class _WeightedFinetuning(_Weighted, Finetuning):
 def _trained(config: RunConfig) -> Model:
     """Return the model that a run trains, which keeps nothing of its folder."""
     recipe = _WeightedFinetuning() if config.command == "finetune" else _Weighted()
-    prepared = prepare(begin(config, SINGLE_PROCESS), SINGLE_PROCESS, recipe, scored=False)
+    prepared = prepare(requested_run(config, SINGLE_PROCESS), SINGLE_PROCESS, recipe, scored=False)
     data = cast("Data", prepared.data)
     with prepared.open_run() as run:
         prepared.announce(run)

@@ -15,7 +15,7 @@ from encoderlab.errors import UserError
 from encoderlab.models.folder import model_folder
 from encoderlab.models.model import Model
 from encoderlab.reports.cards import HUB_NAME, stated_metadata
-from encoderlab.runs.resume import ONLY_PLACES
+from encoderlab.runs.resume import NOT_COMPARED
 from encoderlab.runs.run import Run
 from encoderlab.settings import flat_settings, without_folders
 from encoderlab.shipped import shipped_names
@@ -73,7 +73,7 @@ def run_facts(run: Run) -> dict[str, Any]:
             given[name] = settings.get(name, value)
     else:  # started from Python
         given = _unlike_own(dict(flat_settings(record.composed)) or settings, record.environment["command"])
-    given = {name: value for name, value in given.items() if name not in ONLY_PLACES}
+    given = {name: value for name, value in given.items() if name not in NOT_COMPARED}
     language = settings.get("dataset.language")
     stated = without_folders({"environment": run.record.environment, "settings": given, "language": language})
     return stated | {"start": start_metadata(settings.get("init_from"))}

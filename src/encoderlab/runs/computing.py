@@ -1,0 +1,77 @@
+"""How the steps of a run are computed: device, micro-batches, trained rows of the token table, compilation."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import numpy as np
+
+from encoderlab.config.commands import RunConfig
+from encoderlab.network.config import ModelConfig
+from encoderlab.runs.requested import RequestedRun
+from encoderlab.runs.training import Training
+from encoderlab.system.device import Compute, set_up_compute
+from encoderlab.system.processes import Processes
+from encoderlab.training.batches import MicroBatchCount, RowStream
+from encoderlab.training.compilation import compile_encoder, seconds_uncompiled
+from encoderlab.training.config import seconds_of, steps_per_epoch, total_steps
+from encoderlab.training.distribution import is_sharded
+from encoderlab.training.occurring_rows import train_occurring_rows
+
+
+def compute_for(requested: RequestedRun, start_shape: ModelConfig | None, processes: Processes) -> Compute:
+    """Choose and set up the device, the precision and the number of threads that a run computes with."""
+    config = requested.config
+    training = config.training
+    return set_up_compute(
+        training.device,
+        requested.precision.value,
+        requested.threads,
+        width=config.model.resolve(start_shape).d_model,
+        deterministic=training.deterministic,
+        processes=processes,
+    )
+
+
+def micro_batch_count(config: RunConfig, requested: RequestedRun, processes: Processes) -> MicroBatchCount:
+    """Return in how many micro-batches a step is computed, and whether that may change when memory runs out."""
+    if config.task.of_vectors:
+        assert config.training.accumulate is not None
+        return MicroBatchCount(config.training.accumulate, "of rows that are compared")
+    return MicroBatchCount.from_settings(requested.accumulate, config.training, processes)
+
+
+def choose_token_rows(training: Training) -> str:
+    """Train only the rows of the token table that occur in what a fit reads, where that pays; return in words what was
+    done.
+
+    The rows of any other text are read, but not trained; `train.fit_with` puts all together again.
+    """
+    model = training.model
+    if is_sharded(model.config.training, model.processes):
+        return "all rows of the token table are trained: its weights are sharded"
+    if isinstance(training.rows, RowStream):
+        return "all rows of the token table are trained: the texts of a stream are not known beforehand"
+    read = [training.rows] if training.validation is None else [training.rows, training.validation]
+    texts = chain.from_iterable(rows.token_ids() for rows in read)
+    return train_occurring_rows(model.network, texts, model.tokenizer.special_ids, model.config.cache)
+
+
+def compile_if_it_pays(training: Training) -> str:
+    """Compile the encoder if that pays in a run on these rows; return what was done, in words."""
+    model = training.model
+    train = training.rows
+    settings = model.config.training
+    processes = model.processes
+    if is_sharded(settings, processes):
+        return "not compiled (its weights are sharded)"
+    if settings.budget is not None:
+        seconds = seconds_of(settings.budget)
+    else:
+        lengths = train.epoch(model.config.seed, 0).lengths
+        tokens = int(np.minimum(lengths, model.task.max_length).sum())
+        steps = total_steps(settings, len(train))
+        read = tokens * steps // steps_per_epoch(settings, len(train)) // processes.size
+        layers = model.network.parameters_by_part()["layers"]
+        seconds = seconds_uncompiled(steps, read, model.shape.n_layers, layers)
+    return compile_encoder(model.network, settings.compile, model.compute, seconds)
