@@ -46,7 +46,7 @@ DETERMINISTIC = (
     *("training.deterministic=true", f"training.checkpoint_every={HALF}"),
 )
 # The largest differences from fp32 on the CPU, in nats, that rounding explains: of the first loss, when the weights are
-# still the same, and of any loss. RESULTS.md says why.
+# still the same, and of any loss. results/gpu.md says why.
 AGREEMENTS = {
     "fp32": (("training.precision=fp32", "training.compile=never"), 2e-5, 1e-4),
     "bf16": (("training.precision=bf16", "training.compile=never"), 2e-3, 1e-1),

@@ -250,7 +250,7 @@ FAMILIES = {
         "deberta_v3_xsmall", "an encoder of DeBERTa-v3-xsmall's shape, which transformers computes"
     ),
     "finetune_mpnet": _family("mpnet", "an encoder of MPNet-base's shape"),
-    # It computes 512 tokens, its window, for each row. Measured in fp32 so far, see RESULTS.md.
+    # It computes 512 tokens, its window, for each row. Measured in fp32 so far, see results/families.md.
     "finetune_longformer": _family(
         "longformer",
         "an encoder of Longformer-base's shape, which transformers computes",

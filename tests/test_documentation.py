@@ -146,11 +146,20 @@ def _page(name):
     return (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("[A-Z]*.md")], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *ROOT.glob("[A-Z]*.md"), *ROOT.glob("benchmarks/**/*.md")], ids=str)
 def test_every_link_leads_somewhere(page):
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     targets = {target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text) if "://" not in target}
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_every_measurement_that_code_and_configs_cite_is_on_a_page_of_the_index():
+    index = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    pages = {page.name for page in (ROOT / "benchmarks" / "results").glob("*.md")}
+    assert {name for name in pages if f"results/{name}" not in index} == set()
+    for path in [*ROOT.glob("src/**/*.py"), *ROOT.glob("configs/**/*.yaml"), *ROOT.glob("benchmarks/*.py")]:
+        cited = set(re.findall(r"results/(\w+\.md)", path.read_text(encoding="utf-8")))
+        assert cited <= pages, path
 
 
 def test_the_pages_are_short_and_found_from_the_readme():

@@ -37,7 +37,7 @@ OPSET = 20
 IR_VERSION = 9
 SCOPES = "pkg.torch.onnx.name_scopes"  # PyTorch's exporter notes in it which modules a node belongs to
 # The product that stays at 32 bits among 8-bit ones: its inputs have outliers, which leave the others few of the 256
-# steps. From mini-en, it caused half or more of the error (benchmarks/RESULTS.md).
+# steps. From mini-en, it caused half or more of the error (benchmarks/results/int8.md).
 EXACT = "layers.0.feed_forward.outer"
 TOLERANCE = 1e-4  # the largest difference allowed, relative to the largest output, or to 1 if all outputs are smaller
 SLOWER = ["SkipLayerNormFusion"]  # an optimization of onnxruntime's that takes longer than what it replaces

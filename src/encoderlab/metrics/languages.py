@@ -1,7 +1,7 @@
 """Which scripts texts are written in and, with py3langid (Lui and Baldwin 2012, "langid.py"), in which languages.
 
 A short text may be about equally likely in several languages, so a language counts only if it is likelier than all
-others together: see "Have the texts changed?" in benchmarks/SUITE.md.
+others together: see benchmarks/results/languages.md.
 """
 
 from __future__ import annotations

@@ -48,10 +48,10 @@ FINETUNED = "finetuned"
 HEAD_ALONE = "head_alone"
 AVERAGE = "average"
 # Of the way from the weights of the head alone to the finetuned ones (Wortsman et al. 2022). Half and three quarters of
-# it had a higher calibrated loss on validation: benchmarks/SUITE.md.
+# it had a higher calibrated loss on validation: benchmarks/results/head_or_finetuned.md.
 SHARE_OF_FINETUNED = 0.25
 FOLDS = 3
-# Test accuracy above that of the head alone, with all rows of four sets: benchmarks/SUITE.md, "Few rows".
+# Test accuracy above that of the head alone, with all rows of four sets: benchmarks/results/few_rows.md.
 ADDED = "usually adds to that (0.3 to 7.5 points on four public sets), and is kept only where it does"
 MOST_WORK = 60_000 * 3_200_000  # tokens times parameters of layers that a run reads: 5 s of mini-en on two quiet cores
 

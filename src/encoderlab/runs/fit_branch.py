@@ -34,8 +34,8 @@ from encoderlab.tasks.task import Task, TextTaskConfig
 from encoderlab.training.loss import LabelWeights
 
 # Standard errors of the gain in loss that it must exceed. Chosen on halves of validation, the mean gain on the other
-# halves was 0.124 with none and with 1, and 0.115 with 2 (six sets; benchmarks/SUITE.md). The networks of folds learn
-# from fewer rows than the run's, so a linear model seems to add more than it does.
+# halves was 0.124 with none and with 1, and 0.115 with 2 (six sets; benchmarks/results/linear_branch.md). The networks
+# of folds learn from fewer rows than the run's, so a linear model seems to add more than it does.
 EVIDENCE = {"validation": 1.0, "cross-validation": 2.0}
 DIGITS = 2  # of a weight: the next would be chance
 LEAST = 1e-12  # a probability that is rounded to 0 or 1 has no logit

@@ -63,7 +63,7 @@ PRETRAINING_LENGTH = 128
 SHORTEST = 32  # tokens: shorter sequences save nothing, and later inputs may be longer than the training rows
 COVERED = 99  # percent of the training rows that `model.max_length` holds whole
 RowLengths = Callable[[TaskConfig, int], np.ndarray]  # of the training rows, for the most tokens that are read
-CONTRAST_WEIGHT = 0.5  # for few rows: benchmarks/SUITE.md has what else was tried
+CONTRAST_WEIGHT = 0.5  # for few rows: benchmarks/results/contrast_weight.md has what else was tried
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 that the settings leave open: a few real steps are taken with each before the first one, and leave nothing behind.
 
 Rules know the processor, but not where a model's time goes: of small models in small batches, whose steps are mostly
-calls of small operations, one thread and float32 may be faster (benchmarks/RESULTS.md).
+calls of small operations, one thread and float32 may be faster (benchmarks/results/training_speed.md).
 """
 
 from __future__ import annotations

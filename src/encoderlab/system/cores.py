@@ -19,9 +19,9 @@ PAUSE = 0.2  # seconds in which other programs are watched instead; the kernel c
 LOOK_EVERY = 2.0  # seconds between two looks at the load while a run trains
 IDLE_AFTER = 10.0  # seconds without another program after which its core counts as idle
 THREADS_VARIABLE = "OMP_NUM_THREADS"
-# Threads that wait fall asleep after about a millisecond: benchmarks/RESULTS.md. GNU's library, which PyTorch for Linux
-# comes with, counts looks at the variable, some 35 ns each, and by default takes 300,000. LLVM's and Intel's, for macOS
-# and Windows, count milliseconds, by default 200.
+# Threads that wait fall asleep after about a millisecond: benchmarks/results/busy_machine.md. GNU's library, which
+# PyTorch for Linux comes with, counts looks at the variable, some 35 ns each, and by default takes 300,000. LLVM's and
+# Intel's, for macOS and Windows, count milliseconds, by default 200.
 WAITING = {"GOMP_SPINCOUNT": "30000", "KMP_BLOCKTIME": "1"}
 
 
@@ -71,7 +71,8 @@ class BusyTimes:
 def _busy_seconds(line: str) -> float:
     """Return the seconds in which programs ran on a core, from its line of /proc/stat: user, nice, system, and so on.
 
-    Programs of low priority count, too: beside one, two threads were slower than one (benchmarks/RESULTS.md).
+    Programs of low priority count, too: beside one, two threads were slower than one
+    (benchmarks/results/busy_machine.md).
     """
     user, nice, system = (int(ticks) for ticks in line.split()[1:4])
     return (user + nice + system) / os.sysconf("SC_CLK_TCK")

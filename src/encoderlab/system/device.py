@@ -138,9 +138,9 @@ def choose_threads(threads: int | None, processes: Processes, *, deterministic: 
     """Return the number of CPU threads.
 
     The setting decides, else OMP_NUM_THREADS; else it is one for each core that no other program keeps busy: two
-    threads of which one waits for its core were slower than one alone (benchmarks/RESULTS.md). What else the machine
-    does changes nothing for several `processes`, which share its cores, and for a `deterministic` run, whose last
-    digits depend on the number.
+    threads of which one waits for its core were slower than one alone (benchmarks/results/busy_machine.md). What else
+    the machine does changes nothing for several `processes`, which share its cores, and for a `deterministic` run,
+    whose last digits depend on the number.
     """
     if threads is not None:
         return Threads(threads)
@@ -160,7 +160,8 @@ def choose_threads(threads: int | None, processes: Processes, *, deterministic: 
 class ThreadsByLoad:
     """While a run trains, keeps a thread for each core that no other program keeps busy, if `compute` follows the load.
 
-    Two threads of which one waits for its core were up to ten times slower than one alone (benchmarks/RESULTS.md).
+    Two threads of which one waits for its core were up to ten times slower than one alone
+    (benchmarks/results/busy_machine.md).
     """
 
     def __init__(self, compute: Compute) -> None:
@@ -253,7 +254,7 @@ def _choose_precision(name: str, device: torch.device, width: int) -> tuple[torc
 
     AVX-512 bf16 alone makes a run faster on AMD's Zen 4 and 5. On an Intel Xeon without AMX, fp32 was 1.8 times as fast
     as bf16, forward and in training steps, at widths of 256 and 384 and lengths from 32 to 512.
-    Encoders that transformers computes gain from bf16, too: a factor of 2.3 to 3.7 (benchmarks/RESULTS.md).
+    Encoders that transformers computes gain from bf16, too: a factor of 2.3 to 3.7 (benchmarks/results/bf16.md).
     """
     if name != "auto":  # fp32 is exact, on a GPU too: PyTorch leaves TF32 off, and bf16 is the fast option
         return PRECISIONS[name], "as set"

@@ -179,7 +179,8 @@ def set_up_libraries() -> None:
     let_waiting_threads_sleep()
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # huge pages if available
     # PyTorch keeps the last 1,024 matrix products in bf16 that it has prepared, half a megabyte each, and oneDNN, below
-    # it, keeps them again. With one instead of 1,024 in PyTorch's cache, steps are as fast (benchmarks/RESULTS.md).
+    # it, keeps them again. With one instead of 1,024 in PyTorch's cache, steps are as fast
+    # (benchmarks/results/bf16_memory.md).
     os.environ.setdefault("LRU_CACHE_CAPACITY", "1")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # any job of a sweep may need deterministic products
     if "WORLD_SIZE" in os.environ:  # DDP would warn that all parameters are used; see `training.distribution`

@@ -35,7 +35,8 @@ from encoderlab.training.config import CONTRAST_TEMPERATURE, Batching, TrainingC
 
 FEWEST_EVALUATION_TOKENS = 1024  # per batch on a CPU
 MOST_EVALUATION_TOKENS = 4096
-# Tokens times squared width: enough to outweigh Python, few enough for a core's cache (RESULTS.md).
+# Tokens times squared width: enough to outweigh Python, few enough for a core's cache
+# (benchmarks/results/cpu_batches.md).
 EVALUATION_WORK = 1024 * 256**2
 GPU_EVALUATION_TOKENS = 32_768  # on a GPU, launching small computations takes longer than the computations
 EVALUATION_SEED = 0  # random draws for evaluation are the same in every run, so that scores are comparable

@@ -33,10 +33,11 @@ def compile_encoder(network: EncoderWithHeads, choice: Compile, compute: Compute
     """Compile `network.encoder.encode`, whose weights keep their names, if requested or faster; say what was done.
 
     `auto` compiles only on CUDA, and only runs that would take enough `seconds` without it to gain: on a CPU, where
-    every batch has another length, compiled code was not faster than PyTorch's own kernels (benchmarks/RESULTS.md).
-    Without a working compiler the encoder stays as it is, and the words say why. Lengths differ from batch to batch, so
-    the code is compiled for any length (`dynamic`). On a CPU only training is compiled: the compiler writes the number
-    of threads into its code, and scoring changes it (see `training.evaluation`).
+    every batch has another length, compiled code was not faster than PyTorch's own kernels
+    (benchmarks/results/cpu_batches.md). Without a working compiler the encoder stays as it is, and the words say why.
+    Lengths differ from batch to batch, so the code is compiled for any length (`dynamic`). On a CPU only training is
+    compiled: the compiler writes the number of threads into its code, and scoring changes it (see
+    `training.evaluation`).
     """
     device = compute.device
     if choice is Compile.never:

@@ -207,7 +207,7 @@ def _is_matrix(weight: Tensor) -> bool:
 
 
 # With 5e-4, validation accuracy from mini-en was lower: SST-2 0.869 instead of 0.884, subjectivity 0.956 and 0.966,
-# phrasebank 0.901 and 0.910. benchmarks/SUITE.md has what else was tried.
+# phrasebank 0.901 and 0.910. benchmarks/results/learning_rate.md has what else was tried.
 PEAK = 3e-4
 PEAK_FROM_SCRATCH = 5e-4
 # With 5e-4, validation accuracy on the built-in task was 0.897 and 0.900, with 1e-3 0.908 and 0.911 (seeds 0 and 1).
@@ -216,7 +216,7 @@ PEAK_WIDTH = 256
 HIGHEST_PEAK = 1e-3
 # Of that peak, for classes of pairs that are read separately: a head with four features for each of a vector's moves
 # far in a step. From a linear model, accuracy on validation was 0.602 instead of 0.534 on MNLI's sample, and level on
-# QQP's (0.785 and 0.788; seed 0). benchmarks/SUITE.md has test and what else was tried.
+# QQP's (0.785 and 0.788; seed 0). benchmarks/results/pairs.md has test and what else was tried.
 PEAK_OF_PAIRS = 1 / 3
 # Of that peak, for a class of many: with three rows for each of 150 intents, validation accuracy from mini-en was 0.861
 # instead of 0.846 (seeds 0, 1 and 2), and level with 20 rows for each and with all.
