@@ -15,11 +15,12 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from encoderlab.cli.main import config_folder
+from encoderlab.cli.table import COMMANDS
 from encoderlab.commands.list import GROUPS, options_of
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.composing import composed as settings_of_line
 from encoderlab.config.composing import parse_command_line
-from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS, register_schemas, settings_from_dict, settings_to_dict
+from encoderlab.config.schemas import SCHEMAS, register_schemas, settings_from_dict, settings_to_dict
 from encoderlab.errors import SettingError
 
 OPTIONS = [(group, name) for group in GROUPS for name in options_of(config_folder(), group)]
@@ -53,7 +54,7 @@ ASKED = {  # what a command cannot do without
 
 def composed(*overrides, command="train"):
     """Return the settings of a command line."""
-    return settings_of_line(parse_command_line(command, overrides))
+    return settings_of_line(parse_command_line(COMMANDS[command].schema(), overrides))
 
 
 @cache
@@ -68,9 +69,9 @@ def test_every_config_composes_and_survives_being_written_and_read_back(group, n
     assert settings_from_dict(settings_to_dict(made), RunConfig) == made
 
 
-@pytest.mark.parametrize("command", [name for name in COMMAND_CONFIGS if name != "train"])
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "train"])
 def test_every_other_command_composes(command):
-    assert isinstance(composed(*ASKED.get(command, ["run=somewhere"]), command=command), COMMAND_CONFIGS[command])
+    assert isinstance(composed(*ASKED.get(command, ["run=somewhere"]), command=command), COMMANDS[command].schema())
 
 
 def test_a_task_brings_its_dataset_and_tokenizer_and_both_can_be_overridden():
@@ -115,7 +116,7 @@ NOT_MEASURED = {  # their heads say so
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_head_of_every_experiment_gives_its_command_time_score_date_and_commit(name):
     head = head_of(name)
-    assert command_of(name) in COMMAND_CONFIGS
+    assert command_of(name) in COMMANDS
     assert "accuracy" in head
     opening = "Not measured as of" if name in NOT_MEASURED else "Measured on"
     assert re.search(rf"^# {opening} \d{{4}}-\d\d-\d\d at commit [0-9a-f]{{7,}}\.$", head, re.MULTILINE)
@@ -235,7 +236,7 @@ def test_no_setting_goes_unread():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
     }
-    schemas = [*SCHEMAS.values(), *COMMAND_CONFIGS.values()]
+    schemas = [*SCHEMAS.values(), *(command.schema() for command in COMMANDS.values())]
     unread = {
         f"{schema.__name__}.{declared.name}"
         for schema in schemas
@@ -262,7 +263,7 @@ def test_a_launcher_composes_if_its_plugin_is_installed(launcher, plugin):
 
 @pytest.mark.parametrize("name", [name for group, name in OPTIONS if group == "sweep"])
 def test_a_named_sweep_has_several_values_of_an_existing_setting(name):
-    register_schemas("train")
+    register_schemas(RunConfig)
     with initialize_config_dir(str(config_folder()), version_base="1.3"):
         swept = compose("train", overrides=[f"sweep={name}"], return_hydra_config=True).hydra.sweeper.params
     for setting, values in swept.items():

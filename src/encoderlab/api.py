@@ -11,8 +11,9 @@ from encoderlab.commands.finetune import finetune as finetune_command
 from encoderlab.commands.pretrain import pretrain as pretrain_command
 from encoderlab.commands.train import train as train_command
 from encoderlab.config import TRAINING_COMMANDS
-from encoderlab.config.commands import DistillConfig, FinetuneConfig, PretrainConfig, RunConfig
-from encoderlab.config.composing import composed, errors_explained, parse_command_line
+from encoderlab.config.commands import TRAINING_CONFIGS, DistillConfig, FinetuneConfig, PretrainConfig, RunConfig
+from encoderlab.config.composing import composed, parse_command_line
+from encoderlab.config.explaining import errors_explained
 from encoderlab.config.schemas import settings_from_dict, settings_to_dict
 from encoderlab.errors import SettingError, one_line
 from encoderlab.models.folder import load_model
@@ -30,7 +31,7 @@ def compose(*settings: str, command: str = "train") -> RunConfig:
     if not all(isinstance(setting, str) for setting in settings):
         problem = f"compose was given {one_line(str(settings))}"
         raise SettingError(problem, allowed='settings as strings, such as "task=sst2"')
-    return composed(parse_command_line(command, settings))
+    return composed(parse_command_line(TRAINING_CONFIGS[command], settings))
 
 
 def train(config: RunConfig) -> Run | None:

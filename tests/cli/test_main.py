@@ -7,11 +7,10 @@ from dataclasses import fields
 import pytest
 import yaml
 
-from encoderlab.cli.help import EXAMPLES
-from encoderlab.cli.main import COMMANDS
+from encoderlab.cli.table import COMMANDS, SUMMARIES
 from encoderlab.commands.list import options_of
 from encoderlab.config import config_folder
-from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, SCHEMAS
+from encoderlab.config.schemas import GROUPS, SCHEMAS
 from encoderlab.errors import SettingError
 
 
@@ -35,14 +34,15 @@ def process(folder, line):
 
 @pytest.mark.parametrize("line", ["", "--help", "-h", "help"])
 def test_the_overview_names_every_command(shown, line):
-    assert all(f"  {name} " in shown(line) for name in COMMANDS)
+    assert all(f"  {name} " in shown(line) for name in SUMMARIES)
 
 
-@pytest.mark.parametrize("name", COMMAND_CONFIGS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_help_has_examples_and_every_setting_with_a_line_of_help(shown, name):
     printed = shown(f"{name} --help")
-    assert all(f"encoderlab {name} {example}".rstrip() in printed for example, _ in EXAMPLES[name])
-    for declared in fields(COMMAND_CONFIGS[name]):
+    schema = COMMANDS[name].schema()
+    assert all(f"encoderlab {name} {example}".rstrip() in printed for example, _ in schema.example_lines)
+    for declared in fields(schema):
         if declared.name not in GROUPS and not declared.metadata["internal"]:
             assert f"  {declared.name}=" in printed and declared.metadata["help"] in printed
 

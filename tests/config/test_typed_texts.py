@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from encoderlab.cli.table import COMMANDS
+from encoderlab.config.commands import FinetuneConfig, RunConfig
 from encoderlab.config.composing import composed, parse_command_line
 from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError, SettingError
@@ -13,7 +15,7 @@ FILES = ("task=classification", "dataset=files", "dataset.path=rows.csv")
 
 
 def settings(*arguments, command="finetune"):
-    return composed(parse_command_line(command, [*FILES, *arguments]))
+    return composed(parse_command_line(COMMANDS[command].schema(), [*FILES, *arguments]))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_weights_go_by_the_labels_that_were_typed():
 
 def test_null_leaves_a_text_open_and_several_values_are_a_sweep():
     assert settings("dataset.text_pair=null").dataset.text_pair is None
-    line = parse_command_line("train", ["-m", *FILES, "task.positive_label=1.10,no,null"])
+    line = parse_command_line(RunConfig, ["-m", *FILES, "task.positive_label=1.10,no,null"])
     swept = next(override for override in line.parsed() if override.key_or_group == "task.positive_label")
     first, *others = swept.value().list
     assert first.text == "1.10" and others == ["no", None]
@@ -71,7 +73,7 @@ def test_labels_in_a_yaml_file_are_as_they_are_written(own_configs):
     )
 
     def read(*arguments):
-        return composed(parse_command_line("finetune", ["--config-dir", str(own_configs), *arguments]))
+        return composed(parse_command_line(FinetuneConfig, ["--config-dir", str(own_configs), *arguments]))
 
     assert read("task=classification", "dataset=yn").dataset.label_names == ["no", "yes"]
     assert read("task=classification", "dataset=mapped").dataset.label_names == {"0": "off", "1.0": "on"}
@@ -83,7 +85,7 @@ def test_labels_in_a_yaml_file_are_as_they_are_written(own_configs):
 def test_a_label_that_no_yaml_file_can_have_unquoted_is_refused_with_the_way_out(own_configs):
     (own_configs / "experiment/e.yaml").write_text("# @package _global_\ntask:\n  class_weights: {null: 3}\n")
     with pytest.raises(SettingError, match="in quotes"):
-        composed(parse_command_line("finetune", [*FILES, "--config-dir", str(own_configs), "experiment=e"]))
+        composed(parse_command_line(FinetuneConfig, [*FILES, "--config-dir", str(own_configs), "experiment=e"]))
 
 
 @pytest.mark.parametrize("column", ["a,b", "it's", "a: b", "[z]", "1.10", "no"])

@@ -8,84 +8,13 @@ from typing import Any
 
 import yaml
 
+from encoderlab.cli.table import Command
 from encoderlab.commands.list import GROUPS, options_of
 from encoderlab.config import TRAINING_COMMANDS
 from encoderlab.config.commands import SweepConfig
-from encoderlab.config.schemas import COMMAND_CONFIGS, SCHEMAS
+from encoderlab.config.schemas import SCHEMAS
 from encoderlab.settings import allowed_range
 
-EXAMPLES = {  # of each command: what follows its name, and what that does
-    "train": [
-        ("", "the built-in task: no download, no account, no GPU"),
-        ("task=sst2 model.n_layers=2", "another task brings its dataset along"),
-        ("reviews.csv", "your own file"),
-        ("-m seed=1,2,3 model.n_layers=1,2,4", "one run per combination, and a table of all runs"),
-        ("-m trials=20 'training.learning_rate=log(1e-5,1e-2)'", "a search with Optuna, scored on validation"),
-        ("folds=5 task=sst2", "cross-validation: every training row is tested once"),
-        ("resume=outputs/train/...", "resume a stopped run; resume=auto finds the latest"),
-    ],
-    "pretrain": [
-        ("", "masked tokens and next sentences on the built-in corpus"),
-        ("dataset=wikipedia model=mini training.budget=30m", "for half an hour on Wikipedia"),
-        ("articles.txt", "your own text, with a blank line between documents"),
-        ("task=contrastive init_from=mini-en dataset=files dataset.path=labelled.csv", "vectors that know your labels"),
-    ],
-    "finetune": [
-        ("task=sst2", "from the included encoder (see encoderlab list encoders)"),
-        ("reviews.csv init_from=outputs/pretrain/...", "your own file, from one of your runs"),
-        ("task=amazon_polarity init_from=google-bert/bert-base-uncased", "from the Hugging Face hub"),
-    ],
-    "distill": [
-        ("teacher=outputs/finetune/... model=mini task=sst2", "on labels and the teacher's probabilities"),
-        ("teacher=outputs/pretrain/... model=mini dataset=wikipedia", "on documents: the teacher's vectors"),
-    ],
-    "eval": [
-        ("run=outputs/train/... split=validation", "a split of the run's own dataset"),
-        ("run=... more.csv", "other labelled data"),
-    ],
-    "predict": [
-        ("run=... text='A gorgeous, witty film.'", "one text"),
-        ("run=... new.csv output=predictions.csv", "a file; also .jsonl, .parquet and .xlsx"),
-        ("run=... < lines.txt", "lines of standard input (pairs: a tab between the texts)"),
-    ],
-    "select": [
-        ("texts.csv n=50 output=to_label.csv", "nothing is labelled yet: typical texts, far from each other"),
-        ("pool.csv n=50 output=next.csv", "some rows have a label: texts that a linear model is unsure of, spread out"),
-        ("pool.csv run=outputs/finetune/... n=50", "texts that a run of yours is unsure of"),
-    ],
-    "label": [
-        (
-            "texts.csv labels=[billing,delivery,other]",
-            "a page at http://127.0.0.1:8000/; new labels can be typed there",
-        ),
-        ("pool.csv guess=false", "with the labels that some rows have, without guesses of a model"),
-    ],
-    "serve": [("run=...", "a web page to try the run, at http://127.0.0.1:8000/; port=0: any free port")],
-    "embed": [
-        ("input=texts.txt output=vectors.npy", "one vector per line, from the included encoder"),
-        ("run=... input=new.csv output=vectors.npy", "from one of your runs"),
-    ],
-    "export": [
-        ("run=... format=huggingface path=exported", "a folder for transformers' Auto classes"),
-        ("run=... format=onnx path=exported", "a graph for onnxruntime; format=int8: with 8-bit weights"),
-        ("run=... format=web path=page", "a page that predicts in a browser, without a server"),
-    ],
-    "compare": [
-        ("outputs/train/sst2/*", "all runs of a task; unfinished ones are named and skipped"),
-        ("FOLDER FOLDER reference=FOLDER output=compared", "against a reference; as page, table and plots"),
-    ],
-    "data": [
-        ("task=sst2 model.max_length=64", "a task brings its dataset along"),
-        ("reviews.csv", "your own file"),
-        ("run=outputs/finetune/... new.csv", "compare new texts with a run's training rows"),
-    ],
-    "baseline": [("task=sst2", "without an encoder; format=json: for programs")],
-    "attention": [("run=... text='A gorgeous, witty film.'", "one text; split=validation rows=[0,7]: rows of a split")],
-    "explain": [
-        ("run=... text='A gorgeous, witty film.'", "one text"),
-        ("run=... split=test rows=[0,7] label=positive", "what supports one class, in rows of a split"),
-    ],
-}
 USAGE = {"compare": "FOLDER [FOLDER ...] "}
 SAME_AS_TASK = "${task}"
 SWEEPS = """
@@ -95,16 +24,17 @@ HYDRA_FLAGS = """Hydra's own flags work too:
   -m, --multirun      run every combination of a,b values --hydra-help        show Hydra's own help"""
 
 
-def print_help(command: str, description: str, configs: Path, arguments: Sequence[str] = ()) -> None:
-    """Print the help of `command`, with the settings of the configs that it uses, or that `arguments` choose.
+def print_help(shown: Command, configs: Path, arguments: Sequence[str] = ()) -> None:
+    """Print the help of a command, with the settings of the configs that it uses, or that `arguments` choose.
 
     The shipped configs are in the folder `configs`.
     """
-    print(f"encoderlab {command}: {description}\n")
+    schema = shown.schema()
+    command = schema.command
+    print(f"encoderlab {command}: {shown.summary}\n")
     print(f"usage: encoderlab {command} {USAGE.get(command, '')}[name=value ...]\n")
-    lines = {f"encoderlab {command} {example}".rstrip(): line for example, line in EXAMPLES[command]}
+    lines = {f"encoderlab {command} {example}".rstrip(): line for example, line in schema.example_lines}
     print("\n".join(f"  {example:<{max(map(len, lines))}}  {line}" for example, line in lines.items()))
-    schema = COMMAND_CONFIGS[command]
     groups = groups_of(schema)
     if groups:
         print("\nConfig groups (encoderlab list describes each option):")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import atexit
 import codecs
 import gc
@@ -18,9 +17,9 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from encoderlab.cli.table import COMMANDS, SUMMARIES
 from encoderlab.config import TRAINING_COMMANDS, config_folder
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.system.processes import (
@@ -36,29 +35,8 @@ from encoderlab.system.processes import (
 )
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
     from encoderlab.config.composing import CommandLine
 
-COMMANDS = {
-    "train": "Train an encoder and report its scores.",
-    "pretrain": "Pretrain an encoder on documents: masked tokens and next sentences.",
-    "finetune": "Finetune a pretrained encoder on a task, and report its scores.",
-    "distill": "Train a small student to predict what a larger teacher predicts.",
-    "eval": "Score a finished run on a split, or on other data.",
-    "predict": "Predict labels or numbers for new texts.",
-    "select": "Choose which texts to label next.",
-    "label": "Label texts in the browser, the most useful ones first.",
-    "serve": "Serve a run over HTTP on this machine, with a web page to try it.",
-    "embed": "Write the vectors of texts to a file.",
-    "attention": "Plot attention maps.",
-    "explain": "Show which words support a prediction, and which count against it.",
-    "export": "Export a run's model to a format that other tools read.",
-    "compare": "Compare runs: settings, scores over seeds, paired differences and their tests.",
-    "data": "Inspect a dataset: rows, classes, lengths, duplicates, odd rows, tokens.",
-    "baseline": "Score simple baselines (no encoder) on a dataset.",
-    "list": "Show every task, dataset, tokenizer, model, training preset, experiment and encoder.",
-}
 OVERVIEW = """encoderlab {version}: train transformer encoders for text
 
 usage: encoderlab COMMAND [name=value ...]
@@ -73,14 +51,6 @@ usage: encoderlab COMMAND [name=value ...]
 COMPLETION_FLAGS = {"-sc", "--shell-completion"}
 COMPLETED_LINE = "COMP_LINE"  # the variable in which a shell, by Hydra's functions, hands over what is typed
 PROGRAM = "encoderlab"
-APPLICATIONS = {  # the folder in apps/ of each command that is there
-    "compare": "comparing",
-    "data": "drift",
-    "export": "exporting",
-    "label": "labelling",
-    "select": "labelling",
-    "serve": "serving",
-}
 ACROSS_PROCESSES = (*TRAINING_COMMANDS, "eval")
 TORCHRUN_ENDS_SECONDS = 5  # longer than it takes to end the other processes after one has failed
 # Objects; with Python's 700, collection took a third of the time that prediction spends outside the model.
@@ -144,22 +114,21 @@ def _prepare_streams() -> None:
 def run(arguments: list[str], processes: Processes = SINGLE_PROCESS) -> None:
     """Run one command as one of several `processes`. Raises UserError for anything the user can fix."""
     if not arguments or arguments[0] in ("--help", "-h", "help"):
-        lines = "\n".join(f"  {name:<12}{line}" for name, line in COMMANDS.items())
+        lines = "\n".join(f"  {name:<12}{line}" for name, line in SUMMARIES.items())
         print(OVERVIEW.format(version=version("encoderlab"), commands=lines))
     elif arguments[0] == "--version":
         print(version("encoderlab"))
     elif COMPLETION_FLAGS & set(arguments):
         _complete(arguments)
-    elif arguments[0] not in COMMANDS:
-        near = closest(arguments[0], COMMANDS)
+    elif arguments[0] not in SUMMARIES:
+        near = closest(arguments[0], SUMMARIES)
         remedy = f"Did you mean encoderlab {near}?" if near else "See encoderlab --help"
-        raise SettingError(f"Unknown command {arguments[0]}", allowed=", ".join(COMMANDS), remedy=remedy)
+        raise SettingError(f"Unknown command {arguments[0]}", allowed=", ".join(SUMMARIES), remedy=remedy)
     elif arguments[0] == "list":
-        groups, own = _groups_to_list(arguments[1:])
-        import_module("encoderlab.commands.list").list_configs(config_folder(), groups, own)
+        import_module("encoderlab.commands.list").list_configs(config_folder(), arguments[1:])
     elif {"--help", "-h"} & set(arguments):
         print_help = import_module("encoderlab.cli.help").print_help
-        print_help(arguments[0], COMMANDS[arguments[0]], config_folder(), arguments[1:])
+        print_help(COMMANDS[arguments[0]], config_folder(), arguments[1:])
     else:
         command, *settings = arguments
         if processes.size > 1 and (command not in ACROSS_PROCESSES or {"-m", "--multirun"} & {*settings}):
@@ -179,8 +148,7 @@ def _complete(arguments: Sequence[str]) -> None:
 
     `arguments` have a flag of COMPLETION_FLAGS. Raises SettingError unless they say what to do.
     """
-    from encoderlab.config.composing import CommandLine, run_hydra
-    from encoderlab.config.schemas import COMMAND_CONFIGS
+    from encoderlab.config.composing import parse_command_line, run_hydra
 
     wishes = [word for word in arguments if word.partition("=")[0] in ("install", "uninstall", "query")]
     if len(wishes) != 1:
@@ -190,66 +158,36 @@ def _complete(arguments: Sequence[str]) -> None:
     if wishes[0].startswith("query="):
         typed = os.environ.get(COMPLETED_LINE, "").split(" ")[1:]
         if len(typed) < 2:
-            print(*[name for name in COMMANDS if name.startswith("".join(typed))])
+            print(*[name for name in SUMMARIES if name.startswith("".join(typed))])
             return
         command, *settings = typed
-        if command not in COMMAND_CONFIGS:  # `list`, or none
+        if command not in COMMANDS:  # `list`, or none
             return
         os.environ[COMPLETED_LINE] = " ".join([PROGRAM, *settings])
-    run_hydra(CommandLine(command, wishes, ["-sc"]), lambda _: None, PROGRAM)
-
-
-def _groups_to_list(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
-    """Return the arguments of `list` without --config-dir, and the folder of one's own configs that it names.
-
-    Raises SettingError if there is no such folder.
-    """
-    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
-    parser.add_argument("--config-dir", "-cd", type=Path)
-    try:
-        options, groups = parser.parse_known_args(arguments)
-    except argparse.ArgumentError as error:
-        raise SettingError(str(error), allowed="encoderlab list --config-dir FOLDER") from None
-    if options.config_dir is not None and not options.config_dir.is_dir():
-        raise SettingError(f"--config-dir={options.config_dir} is not a folder")
-    return groups, options.config_dir
+    sys.argv[0] = PROGRAM  # as Hydra's functions for shells call it
+    run_hydra(parse_command_line(COMMANDS[command].schema(), ["-sc", *wishes]), lambda _: None)
 
 
 def _run_with_hydra(command: str, arguments: list[str], processes: Processes) -> None:
-    from encoderlab.config.composing import composed, errors_explained, parse_command_line, run_hydra
-    from encoderlab.config.schemas import COMMAND_CONFIGS, to_settings
+    from encoderlab.config.composing import composed, parse_command_line, run_hydra
     from encoderlab.settings import MissingSettingError
 
-    line = parse_command_line(command, arguments)
-    if command == "finetune" and not line.shows_config and not line.names_data():
+    line = parse_command_line(COMMANDS[command].schema(), arguments)
+    if command == "finetune" and not line.shows and not line.names_data():
         if line.sweep is None:  # one set of values can be composed
             composed(line)  # any other mistake comes first
         allowed = "a file (encoderlab finetune reviews.csv), task=sst2, or dataset=hub dataset.path=OWNER/NAME"
         remedy = "task=intents is the built-in task; encoderlab list task describes each"
         raise MissingSettingError("encoderlab finetune needs labelled texts", allowed=allowed, remedy=remedy)
     call = partial(_call_command, line, processes)
-    if line.shows_config:
+    if line.shows:
         with suppress(MissingSettingError):
             composed(line)  # Hydra would print what is refused when it runs
+        run_hydra(line, lambda _: None)
     elif line.sweep is not None:
         import_module("encoderlab.apps.comparing.sweep").sweep(line, call)
-        return
-    elif not line.flags:  # only its own flags need Hydra's program, which composes each config twice
+    else:
         call(composed(line), line.overrides)
-        return
-    errors: list[Exception] = []
-
-    def job(config: DictConfig) -> None:
-        try:
-            with errors_explained(command):
-                settings = to_settings(config, COMMAND_CONFIGS[command])
-            call(settings, line.overrides)
-        except Exception as error:  # raised below: Hydra would add a line of its own
-            errors.append(error)
-
-    run_hydra(line, job)
-    if errors:
-        raise errors[0]
 
 
 def _call_command(line: CommandLine, processes: Processes, settings: Any, overrides: Sequence[str]) -> None:
@@ -259,11 +197,7 @@ def _call_command(line: CommandLine, processes: Processes, settings: Any, overri
     shared = {"processes": processes} if line.command in ACROSS_PROCESSES else {}
     with processes.connection_watched():
         settings = replace(settings, overrides=line.typed(overrides), inherited=line.inherited)
-        if line.command in APPLICATIONS:
-            module = import_module(f"encoderlab.apps.{APPLICATIONS[line.command]}.{line.command}")
-        else:
-            module = import_module(f"encoderlab.commands.{line.command}")
-        run_command = getattr(module, line.command)
+        run_command = COMMANDS[line.command].function()
         if not gc.isenabled():  # what the modules hold is no garbage: a collection that visits it all takes 0.1 s
             gc.freeze()
             gc.enable()

@@ -1,5 +1,7 @@
 """encoderlab list: one line about every task, dataset, tokenizer, model, preset, experiment, sweep and encoder."""
 
+from argparse import ArgumentError, ArgumentParser
+from collections.abc import Sequence
 from pathlib import Path
 
 from encoderlab.errors import SettingError, closest
@@ -16,11 +18,12 @@ OTHER_ENCODERS = {
 }
 
 
-def list_configs(folder: Path, groups: list[str], own: Path | None = None) -> None:
-    """Print the options of these groups (all if none), from `folder` and from one's `own`, the --config-dir.
+def list_configs(folder: Path, arguments: Sequence[str]) -> None:
+    """Print the options of the groups that the arguments name (all if none), from `folder` and one's own --config-dir.
 
-    Raises SettingError for an unknown group.
+    Raises SettingError for an unknown group, or if there is no such folder.
     """
+    groups, own = _groups_and_folder(arguments)
     if {"--help", "-h"} & set(groups):
         print(f"encoderlab list: one line about each option of these groups, or of all\n\nusage: {USAGE}")
         return
@@ -38,6 +41,19 @@ def list_configs(folder: Path, groups: list[str], own: Path | None = None) -> No
         print("init_from=" if group == ENCODERS else f"{group}=")
         for name, line in options.items():
             print(f"  {name:<{width}}  {line}")
+
+
+def _groups_and_folder(arguments: Sequence[str]) -> tuple[list[str], Path | None]:
+    """Return the arguments without --config-dir, and the folder of one's own configs that it names."""
+    parser = ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
+    parser.add_argument("--config-dir", "-cd", type=Path)
+    try:
+        options, groups = parser.parse_known_args(arguments)
+    except ArgumentError as error:
+        raise SettingError(str(error), allowed="encoderlab list --config-dir FOLDER") from None
+    if options.config_dir is not None and not options.config_dir.is_dir():
+        raise SettingError(f"--config-dir={options.config_dir} is not a folder")
+    return groups, options.config_dir
 
 
 def options_of(folder: Path, group: str) -> dict[str, str]:

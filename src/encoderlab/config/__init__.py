@@ -10,3 +10,9 @@ def config_folder() -> Path:
     package = Path(__file__).resolve().parents[1]
     inside = package / "configs"
     return inside if inside.is_dir() else package.parents[1] / "configs"
+
+
+def config_file(name: str, config_dir: str | None) -> Path | None:
+    """Return the file of a config such as task/sst2: a shipped one, or one of the user's own in `config_dir`."""
+    folders = [config_folder(), *([Path(config_dir)] if config_dir else [])]
+    return next((file for folder in folders if (file := folder / f"{name}.yaml").is_file()), None)

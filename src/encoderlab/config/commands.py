@@ -1,9 +1,9 @@
-"""The settings of every command, a dataclass each."""
+"""The settings of the commands that are no application, a dataclass each, and those that several commands share."""
 
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.data.formats import Dialect, Quoting, refuse_other_headers, refuse_unknown
@@ -22,24 +22,24 @@ UNLIKE_TRAINING = (
 )
 # Of a student without init_from: fresh weights, or parts of its teacher.
 StudentStart = Enum("StudentStart", ["fresh", "embeddings", "layers"])
-ExportFormat = Enum("ExportFormat", ["huggingface", "onnx", "int8", "web"])  # that a model can be exported to
 # A table, an object per line, Parquet, an Excel sheet.
 PredictionFormat = Enum("PredictionFormat", ["csv", "jsonl", "parquet", "xlsx"])
-# The same, or what annotation tools import.
-SelectFormat = Enum("SelectFormat", ["csv", "jsonl", "parquet", "xlsx", "label_studio", "doccano"])
 # Written beside a prediction: its own, or those of all classes.
 Probabilities = Enum("Probabilities", ["predicted", "all"])
-RowsWritten = Enum("RowsWritten", ["selected", "all"])  # of the file that texts are chosen from
 VectorPooling = Enum("VectorPooling", ["cls", "mean", "max"])  # how the vectors of a text's tokens become one
 Tracking = Enum("Tracking", ["mlflow", "wandb"])  # programs that collect runs
+Examples = tuple[tuple[str, str], ...]  # what follows a command on its line, and what that does
 TableFormat = Enum("TableFormat", ["table", "json"])  # how results are printed: for people, or for programs
 
 
 @dataclass
 class CommandConfig:
-    """The settings that every command has; a run takes the name of its `command` from their class."""
+    """The settings that every command has; a run takes the name of its `command` from their class, and its help the
+    `example_lines`.
+    """
 
     command: ClassVar[str]
+    example_lines: ClassVar[Examples]
 
     cache_dir: str = setting(CACHE, "Folder for files that can be rebuilt, such as corpora; ENCODERLAB_CACHE sets it.")
     # No settings: what was typed on the command line, which a run records; None if it was started from Python. And what
@@ -61,6 +61,15 @@ class RunConfig(CommandConfig):
     """Train an encoder and report its scores."""
 
     command: ClassVar[str] = "train"
+    example_lines: ClassVar[Examples] = (
+        ("", "the built-in task: no download, no account, no GPU"),
+        ("task=sst2 model.n_layers=2", "another task brings its dataset along"),
+        ("reviews.csv", "your own file"),
+        ("-m seed=1,2,3 model.n_layers=1,2,4", "one run per combination, and a table of all runs"),
+        ("-m trials=20 'training.learning_rate=log(1e-5,1e-2)'", "a search with Optuna, scored on validation"),
+        ("folds=5 task=sst2", "cross-validation: every training row is tested once"),
+        ("resume=outputs/train/...", "resume a stopped run; resume=auto finds the latest"),
+    )
 
     task: TaskConfig = setting(REQUIRED, "What the encoder learns to predict.")
     dataset: DatasetConfig = setting(REQUIRED, "Where examples come from.")
@@ -125,6 +134,12 @@ class PretrainConfig(RunConfig):
     """Pretrain an encoder: on documents, or its vectors on labelled texts (task=contrastive)."""
 
     command: ClassVar[str] = "pretrain"
+    example_lines: ClassVar[Examples] = (
+        ("", "masked tokens and next sentences on the built-in corpus"),
+        ("dataset=wikipedia model=mini training.budget=30m", "for half an hour on Wikipedia"),
+        ("articles.txt", "your own text, with a blank line between documents"),
+        ("task=contrastive init_from=mini-en dataset=files dataset.path=labelled.csv", "vectors that know your labels"),
+    )
 
     init_from: str | None = setting(None, "Encoder to start from, as in finetune; null: from scratch.")
 
@@ -138,6 +153,11 @@ class FinetuneConfig(RunConfig):
     """Finetune a pretrained encoder on a task, and report its scores."""
 
     command: ClassVar[str] = "finetune"
+    example_lines: ClassVar[Examples] = (
+        ("task=sst2", "from the included encoder (see encoderlab list encoders)"),
+        ("reviews.csv init_from=outputs/pretrain/...", "your own file, from one of your runs"),
+        ("task=amazon_polarity init_from=google-bert/bert-base-uncased", "from the Hugging Face hub"),
+    )
 
     init_from: str = setting(SHIPPED, "The pretrained encoder: a run folder, one of Hugging Face, or a hub name.")
     unlabelled: str | None = setting(
@@ -157,6 +177,10 @@ class DistillConfig(RunConfig):
     """Train a small student to predict what a larger teacher predicts, on a task's rows or on documents."""
 
     command: ClassVar[str] = "distill"
+    example_lines: ClassVar[Examples] = (
+        ("teacher=outputs/finetune/... model=mini task=sst2", "on labels and the teacher's probabilities"),
+        ("teacher=outputs/pretrain/... model=mini dataset=wikipedia", "on documents: the teacher's vectors"),
+    )
 
     teacher: str | None = setting(None, "The teacher: a run folder, a Hugging Face folder or a hub name; required.")
     init_from: str | None = setting(None, "Encoder that the student starts from; null: see start.")
@@ -194,6 +218,10 @@ class EvalConfig(OpenRunConfig):
     """Score a finished run on a split of its dataset, or of another one."""
 
     command: ClassVar[str] = "eval"
+    example_lines: ClassVar[Examples] = (
+        ("run=outputs/train/... split=validation", "a split of the run's own dataset"),
+        ("run=... more.csv", "other labelled data"),
+    )
 
     split: str | None = setting(None, "The split to score; null: test if it has labels, otherwise validation.")
     dataset: DatasetConfig | None = setting(None, "Another dataset to score on; null: the run's own.")
@@ -204,30 +232,6 @@ class EvalConfig(OpenRunConfig):
         None, "With against: end with exit code 1 if the main score is worse by more than this.", minimum=0
     )
     run_dir: str | None = setting(None, RUN_DIR)
-
-
-@dataclass
-class ExportConfig(CommandConfig):
-    """Export a run's model to a format that other tools read without encoderlab."""
-
-    command: ClassVar[str] = "export"
-
-    run: str = setting(REQUIRED, "A run folder, or its model/ folder.")
-    format: ExportFormat = setting(
-        ExportFormat.huggingface,
-        "huggingface: a folder for transformers' Auto classes; onnx: a graph for onnxruntime, checked against the "
-        "model, which predict and serve open too, and transformers.js; int8: the graph with 8-bit weights, under a "
-        "third of the size, whose predictions are compared with the model's; web: a page that runs the 8-bit graph in "
-        "a browser, without a server.",
-    )
-    path: str = setting(REQUIRED, "The new folder to write.")
-    library: str = setting(
-        "node_modules", "With web: the folder in which npm install @huggingface/transformers put the JavaScript."
-    )
-    license: str | None = setting(
-        None, "The licence in the folder's card, such as apache-2.0; null: that of the encoder it was trained from."
-    )
-    heads: bool = setting(True, "Export the heads too; false: only the encoder (not in 8 bits).")
 
 
 @dataclass
@@ -273,6 +277,11 @@ class PredictConfig(OutputConfig):
     """Predict labels or numbers for new texts: one output row per input row, in order."""
 
     command: ClassVar[str] = "predict"
+    example_lines: ClassVar[Examples] = (
+        ("run=... text='A gorgeous, witty film.'", "one text"),
+        ("run=... new.csv output=predictions.csv", "a file; also .jsonl, .parquet and .xlsx"),
+        ("run=... < lines.txt", "lines of standard input (pairs: a tab between the texts)"),
+    )
 
     text: str | None = setting(None, "One text to predict.")
     split: str | None = setting(None, "A split of the run's dataset.")
@@ -286,88 +295,6 @@ class PredictConfig(OutputConfig):
     min_probability: float | None = setting(
         None, "Give no label (in csv an empty cell) below this.", minimum=0, maximum=1
     )
-    unlike_training: float | None = setting(None, UNLIKE_TRAINING, above=0, below=1)
-
-
-@dataclass
-class PoolConfig(InputConfig):
-    """The settings of commands that choose from a file of texts which ones to label."""
-
-    run: str = setting(
-        SHIPPED,
-        "The model: a run, whose probabilities say where it is unsure, or an encoder, whose vectors a linear model "
-        "reads.",
-    )
-    input: str | None = setting(REQUIRED, "File of texts (csv, xlsx, jsonl, ...) or its URL; some may have a label.")
-    label_column: str | None = setting(
-        None, "Column of `input` for the labels, empty where there is none yet; null: as trained, or label."
-    )
-    # A name, a pattern or a list; OmegaConf has no such union.
-    labelled: Any = setting(
-        None,
-        "Files with the labels of earlier rounds for texts of `input`: a name, a pattern or a list.",
-    )
-    random_share: float = setting(
-        0.25,
-        "Share of the chosen texts that is drawn at random once there are labels; these show how accurate a model is.",
-        minimum=0,
-        maximum=1,
-    )
-    seed: int = setting(0, "Seed of the draws.", minimum=0, maximum=2**32 - 1)
-
-
-@dataclass
-class SelectConfig(PoolConfig, OutputConfig):
-    """Choose which texts to label next: typical ones without labels, then those that a model is unsure of."""
-
-    command: ClassVar[str] = "select"
-
-    n: int = setting(50, "How many texts to choose.", minimum=1)
-    format: SelectFormat | None = setting(
-        None,
-        "csv, jsonl, parquet or xlsx; null: by output's extension, else csv; or what a tool imports: label_studio "
-        "(.json), doccano (.jsonl).",
-    )
-    rows: RowsWritten = setting(
-        RowsWritten.selected, "selected: write the chosen rows; all: every row, with the chosen ones marked."
-    )
-
-
-@dataclass
-class LabelConfig(PoolConfig):
-    """Label texts in the browser, the most useful ones first; every answer is on disk before the next text appears."""
-
-    command: ClassVar[str] = "label"
-
-    run: str = setting(SHIPPED, "The encoder, whose vectors a linear model reads: a run folder, or a shipped encoder.")
-    labels: list[str] = setting(
-        [], "The labels to choose from, such as [billing,delivery,other]; those in the file, and typed ones, are added."
-    )
-    several: bool = setting(
-        False,
-        "A text may have several labels or none, for task=multilabel: keys switch labels on and off, enter saves. The "
-        "output then has only labelled rows: an empty cell says that no label applies.",
-    )
-    output: str | None = setting(
-        None,
-        "File to write: every row with its label, and a journal beside it; null: texts-labelled.csv beside texts.csv.",
-    )
-    n: int = setting(
-        8, "Answers after which the linear model is fitted again; it then chooses as many texts.", minimum=1
-    )
-    guess: bool = setting(True, "Show what the linear model guesses, faintly; never for texts drawn at random.")
-    port: int = setting(8000, "Port of the page; 0: any free port.", minimum=0, maximum=65535)
-
-
-@dataclass
-class ServeConfig(OpenRunConfig):
-    """Serve a finished run over HTTP on this machine, with a web page to try it."""
-
-    command: ClassVar[str] = "serve"
-
-    host: str = setting("127.0.0.1", "Address to listen on; 127.0.0.1: for this machine only, 0.0.0.0: others too.")
-    port: int = setting(8000, "Port to listen on; 0: any free port.", minimum=0, maximum=65535)
-    min_probability: float | None = setting(None, "Give no label (null) below this probability.", minimum=0, maximum=1)
     unlike_training: float | None = setting(None, UNLIKE_TRAINING, above=0, below=1)
 
 
@@ -387,6 +314,9 @@ class AttentionConfig(ShownTextsConfig):
     """Plot attention maps: one figure per layer, and the arrays."""
 
     command: ClassVar[str] = "attention"
+    example_lines: ClassVar[Examples] = (
+        ("run=... text='A gorgeous, witty film.'", "one text; split=validation rows=[0,7]: rows of a split"),
+    )
 
 
 @dataclass
@@ -394,6 +324,10 @@ class ExplainConfig(ShownTextsConfig):
     """Show which words support a prediction, and which count against it: on screen, and as a page."""
 
     command: ClassVar[str] = "explain"
+    example_lines: ClassVar[Examples] = (
+        ("run=... text='A gorgeous, witty film.'", "one text"),
+        ("run=... split=test rows=[0,7] label=positive", "what supports one class, in rows of a split"),
+    )
 
     label: str | None = setting(None, "The class to explain; null: the most probable one.")
     precision: Precision = setting(Precision.fp32, "Of the matrix products: fp32 (exact), bf16 (faster), or auto.")
@@ -404,6 +338,10 @@ class EmbedConfig(InputConfig):
     """Write the encoder's vectors of texts as a NumPy array, a row for each text, in their order."""
 
     command: ClassVar[str] = "embed"
+    example_lines: ClassVar[Examples] = (
+        ("input=texts.txt output=vectors.npy", "one vector per line, from the included encoder"),
+        ("run=... input=new.csv output=vectors.npy", "from one of your runs"),
+    )
 
     run: str = setting(SHIPPED, "The encoder: a run folder, its model/ folder, or one of Hugging Face.")
     text_pair_column: str | None = setting(
@@ -424,30 +362,11 @@ class EmbedConfig(InputConfig):
 
 
 @dataclass
-class DataConfig(CommandConfig):
-    """Inspect a dataset: rows, classes, lengths, duplicates, odd rows, and how texts are tokenized.
-
-    Or compare new texts with the rows that a run was trained on.
-    """
-
-    command: ClassVar[str] = "data"
-
-    run: str | None = setting(None, "A run folder: compare the file's texts with that run's training rows.")
-    plot: str | None = setting(None, "With run: the .png file in which to plot the comparison; null: no plot.")
-    overwrite: bool = setting(False, "Replace an existing plot.")
-    task: TaskConfig = setting(REQUIRED, "What the rows are for.")
-    dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
-    tokenizer: TokenizerConfig = setting(REQUIRED, "How text becomes ids.")
-    model: ModelChoice = setting(REQUIRED, "The encoder that will read them: only its max_length matters here.")
-    examples: int = setting(3, "How many labelled rows of each split to show, with their tokens.", minimum=0)
-    format: TableFormat = setting(TableFormat.table, "How the facts are printed: table, or json for programs.")
-
-
-@dataclass
 class BaselineConfig(CommandConfig):
     """Score simple baselines: the most frequent label, a linear model of words, and one of mini-en's vectors."""
 
     command: ClassVar[str] = "baseline"
+    example_lines: ClassVar[Examples] = (("task=sst2", "without an encoder; format=json: for programs"),)
 
     task: TaskConfig = setting(REQUIRED, "What to predict for the rows.")
     dataset: DatasetConfig = setting(REQUIRED, "Where the rows come from.")
@@ -458,23 +377,6 @@ class BaselineConfig(CommandConfig):
         "An encoder, as in run=: score a linear model of the mean vectors after each of its layers too.",
     )
     format: TableFormat = setting(TableFormat.table, "How the scores are printed: table, or json for programs.")
-
-
-@dataclass
-class CompareConfig(CommandConfig):
-    """Compare runs: settings that differ, scores over seeds, paired differences and their tests."""
-
-    command: ClassVar[str] = "compare"
-
-    runs: list[str] = setting(REQUIRED, "Folders of runs or sweeps, given without a name: outputs/train/sst2/*.")
-    reference: str | None = setting(None, "The run that the others are compared with; null: the best one.")
-    score: str | None = setting(None, "The score to compare, such as f1_macro; null: the one that reports show first.")
-    output: str | None = setting(
-        None,
-        "Folder for compare.html and compare.json, or one table for a paper: a file that ends in .csv, .md or .tex "
-        "(booktabs); null: not written.",
-    )
-    overwrite: bool = setting(False, "Replace an existing table.")
 
 
 @dataclass
@@ -495,3 +397,8 @@ class SweepConfig:
 
     def __post_init__(self) -> None:
         check_settings(self, "")
+
+
+TRAINING_CONFIGS: dict[str, type[RunConfig]] = {
+    kind.command: kind for kind in (RunConfig, PretrainConfig, FinetuneConfig, DistillConfig)
+}

@@ -13,11 +13,11 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any
 
-from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-from encoderlab.config import TRAINING_COMMANDS, config_folder
-from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, literal, settings_from_dict
+from encoderlab.config import TRAINING_COMMANDS, config_file
+from encoderlab.config.commands import TRAINING_CONFIGS
+from encoderlab.config.schemas import GROUPS, literal, settings_from_dict
 from encoderlab.errors import DataError, SettingError, UserError, one_line
 from encoderlab.settings import flat_settings
 from encoderlab.system.records import json_of
@@ -52,7 +52,7 @@ class EarlierRun:
         """
         values = {name_of(override): override.partition("=")[2] for override in overrides}
         replaced = GROUPS & values.keys()
-        if _has_data(values.get("task", ""), config_dir):
+        if config_file(f"dataset/{values.get('task')}", config_dir):
             replaced.add("dataset")
             if self.typed is not None and not any(_is_set(name_of(typed), {"tokenizer"}) for typed in self.typed):
                 replaced.add("tokenizer")
@@ -83,8 +83,8 @@ class EarlierRun:
             changed = {**holder, last: found if isinstance(value, list) else found[0]}
             settings.update({group: changed} if group else changed)
 
-    def register(self) -> None:
-        """Make Hydra know these settings as the experiment EXPERIMENT."""
+    def as_experiment(self) -> DictConfig:
+        """Return these settings as Hydra composes an experiment."""
         defaults = []
         node: dict[str, Any] = {}
         for name, value in self.settings.items():
@@ -94,7 +94,7 @@ class EarlierRun:
             node[name] = literal(value)
         config = OmegaConf.create({"defaults": defaults, **node})
         assert isinstance(config, DictConfig)
-        ConfigStore.instance().store(name=EXPERIMENT, node=config, group="experiment", package="_global_")
+        return config
 
 
 def name_of(override: str) -> str:
@@ -105,12 +105,6 @@ def name_of(override: str) -> str:
 def _is_set(name: str, names: Set[str]) -> bool:
     """Return whether one of the names is this setting, or its group."""
     return any(f"{name}.".startswith(f"{other}.") for other in names)
-
-
-def _has_data(task: str, config_dir: str | None) -> bool:
-    """Return whether there is a dataset with the name of a task."""
-    folders = [config_folder(), *([Path(config_dir)] if config_dir else [])]
-    return any((folder / "dataset" / f"{task}.yaml").is_file() for folder in folders)
 
 
 def earlier_run(command: str, arguments: Sequence[str]) -> EarlierRun | None:
@@ -165,7 +159,7 @@ def _requested(folder: str, record: Mapping[str, Any], command: str) -> dict[str
             if value != starts[0].get(name) and name not in NOT_TAKEN_OVER:
                 group, _, setting = name.rpartition(".")
                 (requested[group] if group else requested)[setting] = value
-        settings_from_dict({"cache_dir": "", **requested}, COMMAND_CONFIGS[command])
+        settings_from_dict({"cache_dir": "", **requested}, TRAINING_CONFIGS[command])
     except (UserError, KeyError, TypeError, AttributeError, ValueError) as error:
         problem = f"The settings of {folder} cannot be taken over: {one_line(str(error))[:300]}"
         raise DataError(problem, remedy="It was started by another version of encoderlab, or is damaged") from None

@@ -4,31 +4,12 @@ A key that no dataclass declares is refused, with the name that was probably mea
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from encoderlab.config.commands import (
-    AttentionConfig,
-    BaselineConfig,
-    CommandConfig,
-    CompareConfig,
-    DataConfig,
-    DistillConfig,
-    EmbedConfig,
-    EvalConfig,
-    ExplainConfig,
-    ExportConfig,
-    FinetuneConfig,
-    LabelConfig,
-    PredictConfig,
-    PretrainConfig,
-    RunConfig,
-    SelectConfig,
-    ServeConfig,
-)
+from encoderlab.config.commands import CommandConfig
 from encoderlab.data.built_in import ArticlesDataset, BracketsDataset, IntentsDataset, ReverseDataset
 from encoderlab.data.files import FilesDataset
 from encoderlab.data.hub import HubDataset, WikipediaDataset
@@ -90,35 +71,15 @@ ALIASES = {  # what other libraries call some settings
     "intermediate_size": "d_ff",
     "max_seq_length": "max_length",
 }
-MAPPINGS = ("task.class_weights", "task.thresholds", "dataset.label_names")
 GROUPS = {group for group, _ in SCHEMAS}
-_CONFIGS: tuple[type[CommandConfig], ...] = (
-    RunConfig,
-    EvalConfig,
-    PredictConfig,
-    SelectConfig,
-    LabelConfig,
-    ServeConfig,
-    AttentionConfig,
-    ExplainConfig,
-    PretrainConfig,
-    FinetuneConfig,
-    DistillConfig,
-    EmbedConfig,
-    ExportConfig,
-    DataConfig,
-    BaselineConfig,
-    CompareConfig,
-)
-COMMAND_CONFIGS: dict[str, type] = {kind.command: kind for kind in _CONFIGS}
 
 
 @cache
-def register_schemas(command: str) -> None:
-    """Register with Hydra the schemas that configs extend by name: that of `command`, and those of groups."""
+def register_schemas(command: type[CommandConfig]) -> None:
+    """Register with Hydra the schemas that configs extend by name: that of a command, and those of groups."""
     from hydra.core.config_store import ConfigStore
 
-    for (group, name), schema in {(None, command): COMMAND_CONFIGS[command], **SCHEMAS}.items():
+    for (group, name), schema in {(None, command.command): command, **SCHEMAS}.items():
         ConfigStore.instance().store(group=group, name=f"{name}_schema", node=open_settings(schema))
 
 
@@ -163,7 +124,6 @@ def to_settings(config: "DictConfig", schema: type[Typed]) -> Typed:
             value = OmegaConf.select(config, key, throw_on_missing=False)
             inner = f".{next(iter(value))}" if isinstance(value, DictConfig) and value else ""  # +trainig.epochs=1
             raise unknown_setting(f"{key}{inner}", names_of(owner))
-    _read_mappings(config)
     try:
         settings: Any = OmegaConf.to_object(config)  # of the type of its schema
     except errors.MissingMandatoryValue as error:
@@ -196,35 +156,6 @@ def _keys(config: "DictConfig", schema: type, prefix: str = "") -> Iterator[tupl
         declared = OmegaConf.get_type(config, str(name))
         if isinstance(value, DictConfig) and is_dataclass(declared):
             yield from _keys(value, declared, f"{prefix}{name}.")
-
-
-def _read_mappings(config: "DictConfig") -> None:
-    """Replace the mappings in `config` that have arrived as texts.
-
-    Hydra's grammar has no quoted keys and no letters beyond ASCII in them: it cannot read `task.class_weights={größer:
-    5}`. They are read as YAML, in which each word is a text: `no` is a label.
-    """
-    import yaml
-    from omegaconf import OmegaConf
-
-    for name in MAPPINGS:
-        text = OmegaConf.select(config, name, throw_on_missing=False, throw_on_resolution_failure=False)
-        if not isinstance(text, str) or not text.startswith("{"):
-            continue
-        with suppress(ValueError, yaml.YAMLError):  # otherwise it stays a text, which the setting refuses
-            mapping = yaml.load(text, yaml.BaseLoader)
-            mapping = dict(_with_value(key, value) for key, value in mapping.items())
-            if name.startswith("task."):
-                mapping = {label: float(value) for label, value in mapping.items()}
-            OmegaConf.update(config, name, mapping)
-
-
-def _with_value(key: str, value: str) -> tuple[str, str]:
-    """Return a key and its value: Hydra needs no blank after a colon, and YAML reads {no:5} as a key without value."""
-    if value or ":" not in key:
-        return key, value
-    key, _, value = key.rpartition(":")
-    return key, value
 
 
 def unknown_setting(key: str, known: list[str]) -> SettingError:

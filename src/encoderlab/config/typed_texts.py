@@ -18,13 +18,15 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
-from encoderlab.config.schemas import COMMAND_CONFIGS, GROUPS, MAPPINGS, SCHEMAS
+from encoderlab.config.commands import CommandConfig, RunConfig
+from encoderlab.config.schemas import GROUPS, SCHEMAS
 from encoderlab.errors import SettingError
 from encoderlab.settings import quote
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+MAPPINGS = ("task.class_weights", "task.thresholds", "dataset.label_names")
 # Settings of any type that hold texts: a name or a list; a list or a mapping.
 _TEXTS = (*(f"dataset.{name}" for name in ("text", "path", "train", "validation", "test", "label_names")), *MAPPINGS)
 _NAMES = tuple(f"dataset.{name}" for name in ("text", "path", "train", "validation", "test"))
@@ -32,23 +34,23 @@ _NESTED = re.compile(r"[][{}()'\"\\]")
 
 
 @cache
-def _type_of(command: str, key: str) -> Any:
+def _type_of(command: type[CommandConfig], key: str) -> Any:
     """Return the type of a setting of a command; None if there is none of that name."""
     group, _, name = key.rpartition(".")
     schemas = [schema for (owner, _), schema in SCHEMAS.items() if owner == group]
-    for schema in schemas if group else [COMMAND_CONFIGS[command]]:
+    for schema in schemas if group else [command]:
         hints = get_type_hints(schema)
         if name in hints:
             return hints[name]
     return None
 
 
-def _holds_texts(command: str, key: str) -> bool:
+def _holds_texts(command: type[CommandConfig], key: str) -> bool:
     """Return whether a setting holds a text, several, or something by the names of labels."""
     return key in _TEXTS or _type_of(command, key) in (str, str | None, list[str], list[str] | None)
 
 
-def as_typed(command: str, key: str, value: str, *, is_sweep: bool) -> str:
+def as_typed(command: type[CommandConfig], key: str, value: str, *, is_sweep: bool) -> str:
     """Return the value of a setting in Hydra's grammar so that texts in it are read as they were typed.
 
     null alone, with which a setting is left open, stays as it is. A comma separates the values of a sweep only in a
@@ -73,7 +75,7 @@ def as_typed(command: str, key: str, value: str, *, is_sweep: bool) -> str:
         texts = yaml.load(value, yaml.BaseLoader)  # each word is a text there
         if isinstance(texts, list) and all(isinstance(text, str) for text in texts):
             return f"[{','.join(map(quote, texts))}]"
-        if isinstance(texts, dict):  # Hydra has no quoted keys: schemas.py reads the mapping
+        if isinstance(texts, dict):  # Hydra has no quoted keys: `read_mappings` reads the mapping
             return quote(value)
     return value
 
@@ -115,6 +117,34 @@ def as_typed_in_files(config: DictConfig, folder: str | None, overrides: Sequenc
     return config
 
 
+def read_mappings(config: DictConfig) -> None:
+    """Replace the mappings in `config` that have arrived as texts.
+
+    Hydra's grammar has no quoted keys and no letters beyond ASCII in them: it cannot read `task.class_weights={größer:
+    5}`. They are read as YAML, in which each word is a text: `no` is a label.
+    """
+    from omegaconf import OmegaConf
+
+    for name in MAPPINGS:
+        text = OmegaConf.select(config, name, throw_on_missing=False, throw_on_resolution_failure=False)
+        if not isinstance(text, str) or not text.startswith("{"):
+            continue
+        with suppress(ValueError, yaml.YAMLError):  # otherwise it stays a text, which the setting refuses
+            mapping = yaml.load(text, yaml.BaseLoader)
+            mapping = dict(_with_value(key, value) for key, value in mapping.items())
+            if name.startswith("task."):
+                mapping = {label: float(value) for label, value in mapping.items()}
+            OmegaConf.update(config, name, mapping)
+
+
+def _with_value(key: str, value: str) -> tuple[str, str]:
+    """Return a key and its value: Hydra needs no blank after a colon, and YAML reads {no:5} as a key without value."""
+    if value or ":" not in key:
+        return key, value
+    key, _, value = key.rpartition(":")
+    return key, value
+
+
 def _misread_texts(folder: str) -> Iterator[tuple[str, Any, Any]]:
     """Yield each setting of texts that YAML misreads in a file of `folder`, what it reads, and what is written."""
     for file in sorted(Path(folder).rglob("*.yaml")):
@@ -133,7 +163,7 @@ def _misread_texts(folder: str) -> Iterator[tuple[str, Any, Any]]:
             if isinstance(misread[name], dict):
                 for setting, value in misread[name].items():
                     key = f"{name}.{setting}"
-                    if value is not None and _holds_texts("train", key) and value != written[name][str(setting)]:
+                    if value is not None and _holds_texts(RunConfig, key) and value != written[name][str(setting)]:
                         yield key, value, _numbers_kept(key, written[name][str(setting)])
 
 

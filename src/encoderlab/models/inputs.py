@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from encoderlab.config.commands import EmbedConfig, InputConfig, PoolConfig, PredictConfig, RunConfig
+from encoderlab.config.commands import EmbedConfig, InputConfig, PredictConfig, RunConfig
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Example, TextExample, WordsExample, grouped, text_of
 from encoderlab.data.files import format_of_texts, read_unlabelled
@@ -75,7 +75,7 @@ class NewFile:
     cells: Mapping[str, Sequence[str]]
 
 
-def new_file(path: Path, config: InputConfig | PoolConfig, model: Model) -> NewFile:
+def new_file(path: Path, config: InputConfig, model: Model) -> NewFile:
     """Return how a file is read: by the settings, otherwise as the training files were, otherwise by its first rows.
 
     A line says which column was guessed. Raises DataError for a file that cannot be read, or if there is a doubt.
@@ -148,7 +148,7 @@ def texts_of_file(config: Input, model: Model) -> tuple[Iterable[Example], int, 
     return examples, total, config
 
 
-def text_columns(config: InputConfig | PoolConfig, model: Model) -> tuple[Any, str | None]:
+def text_columns(config: InputConfig, model: Model) -> tuple[Any, str | None]:
     """Return the names of the columns with the text (a list if it was joined from several) and its second text, if the
     model reads pairs.
     """

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 from omegaconf import OmegaConf
 
-from encoderlab.config import TRAINING_COMMANDS
 from encoderlab.config.schemas import GROUPS, SCHEMAS, open_settings, settings_to_dict
 from encoderlab.data.dataset import DatasetConfig
 from encoderlab.errors import UserError
@@ -81,10 +80,11 @@ def run_facts(run: Run) -> dict[str, Any]:
 
 def _unlike_own(settings: Mapping[str, Any], command: str) -> dict[str, Any]:
     """Return the settings that differ from the command's own, and of other kinds of groups from their defaults."""
+    from encoderlab.config.commands import TRAINING_CONFIGS
     from encoderlab.config.composing import composed, parse_command_line
 
-    composes = command in TRAINING_COMMANDS  # the others need a run
-    own = dict(flat_settings(settings_to_dict(composed(parse_command_line(command, []))))) if composes else {}
+    schema = TRAINING_CONFIGS.get(command)  # the other commands need a run
+    own = dict(flat_settings(settings_to_dict(composed(parse_command_line(schema, []))))) if schema else {}
     for group in GROUPS:
         kind = settings.get(f"{group}.schema")
         if kind is not None and kind != own.get(f"{group}.schema"):

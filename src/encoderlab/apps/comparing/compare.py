@@ -6,7 +6,7 @@ from pathlib import Path
 from encoderlab.apps.comparing.comparison import build_comparison
 from encoderlab.apps.comparing.comparison_page import check_output, show_comparison, write_comparison, write_table
 from encoderlab.apps.comparing.finished_runs import finished_runs
-from encoderlab.config.commands import CompareConfig
+from encoderlab.apps.comparing.settings import CompareConfig
 from encoderlab.errors import DataError
 from encoderlab.runs.run import runs_in
 

@@ -16,7 +16,7 @@ import time
 import traceback
 import uuid
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field, replace
@@ -32,8 +32,9 @@ from encoderlab.apps.comparing.comparison import build_comparison
 from encoderlab.apps.comparing.comparison_page import show_comparison, write_comparison
 from encoderlab.apps.comparing.finished_runs import finished_runs
 from encoderlab.config import TRAINING_COMMANDS
-from encoderlab.config.composing import CommandLine, as_entered, composed, errors_explained, quote, run_hydra
-from encoderlab.config.schemas import COMMAND_CONFIGS, settings_to_dict, to_settings
+from encoderlab.config.composing import CommandLine, composed, quote, run_hydra, settings_of
+from encoderlab.config.earlier_run import EXPERIMENT
+from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError, one_line
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.blocks import Items, Table, show
@@ -76,7 +77,7 @@ def sweep(line: CommandLine, start: Callable[[Any, Sequence[str]], None]) -> Non
     with _folder(line.sweep.sweep_dir, dry=dry) as root:
         if line.command in COMPARED and not dry:
             say(f"a line for each job follows; what they print besides is in {root / LOGS}")
-        jobs = Jobs(line.command, root, start, varied, dry, line.trimmed)
+        jobs = Jobs(line, root, start, varied, dry)
         try:
             if trials is not None:
                 search(line, jobs, trials)
@@ -87,7 +88,7 @@ def sweep(line: CommandLine, start: Callable[[Any, Sequence[str]], None]) -> Non
             raise
         except Interrupted:
             searched = [] if trials is None else [f"trials={trials}"]
-            words = ["encoderlab", line.command, *line.flags, *line.overrides, *searched, f"sweep_dir={root}"]
+            words = ["encoderlab", line.command, "-m", *line.typed(line.overrides), *searched, f"sweep_dir={root}"]
             if not dry:
                 print(f"Finished runs are not repeated. Resume with: {shlex.join(words)}", file=sys.stderr)
             raise
@@ -148,29 +149,32 @@ def _finish(jobs: Jobs, *, compared: bool) -> None:
 
 @dataclass
 class Jobs:
-    """Runs `command` in the sweep's folder `root` for one combination after another.
+    """Runs the command of a `line` in the sweep's folder `root` for one combination after another.
 
     `start` runs the command with its settings and the overrides that gave them. `varied` names the settings that differ
-    between jobs. Hydra's launchers send this to their workers. `dry`: nothing is written. `trimmed`: see `CommandLine`.
+    between jobs. Hydra's launchers send this to their workers. `dry`: nothing is written.
     """
 
-    command: str
+    line: CommandLine
     root: Path
     start: Callable[[Any, Sequence[str]], None]
     varied: Sequence[str] = ()
     dry: bool = False
-    trimmed: Mapping[str, str] = field(default_factory=dict)
     main_process: int = field(default_factory=os.getpid)
+
+    @property
+    def command(self) -> str:
+        """Return the name of the command."""
+        return self.line.command
 
     def __call__(self, config: DictConfig) -> None:
         """Run the job of a config that Hydra has composed, in this process or in a launcher's worker."""
         # What was typed for this job, and what of it differs between jobs.
         hydra = HydraConfig.get()
-        overrides = as_entered(hydra.overrides.task, self.trimmed)
+        overrides = [override for override in hydra.overrides.task if override != f"experiment={EXPERIMENT}"]
         varied = {*self.varied, *(hydra.sweeper.get("params") or {})}
         own = [override for override in overrides if override.partition("=")[0] in varied]
-        with errors_explained(self.command):
-            settings = to_settings(config, COMMAND_CONFIGS[self.command])
+        settings = settings_of(config, self.line)
 
         # Its folder is named by these settings, so the same line finds its finished runs again. What only watches a run
         # makes it no other run.

@@ -10,7 +10,8 @@ from typing import Any, TextIO
 import numpy as np
 
 from encoderlab.apps.drift.drift import Drift, drift, new_texts, training_data
-from encoderlab.config.commands import DataConfig, InputConfig, OpenRunConfig, TableFormat
+from encoderlab.apps.drift.settings import DataConfig
+from encoderlab.config.commands import InputConfig, OpenRunConfig, TableFormat
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Example, Split, WordsExample, in_lists, text_of
 from encoderlab.data.files import FilesDataset

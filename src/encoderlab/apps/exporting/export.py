@@ -20,8 +20,9 @@ from encoderlab.apps.exporting.exports import (
     write_json,
     write_tokenizer,
 )
+from encoderlab.apps.exporting.settings import ExportConfig, ExportFormat
 from encoderlab.apps.exporting.web import find_library, write_web_folder
-from encoderlab.config.commands import ExportConfig, ExportFormat, OpenRunConfig
+from encoderlab.config.commands import OpenRunConfig
 from encoderlab.errors import SettingError
 from encoderlab.exchange.config_json import sentence_settings
 from encoderlab.exchange.transformers_models import to_folder

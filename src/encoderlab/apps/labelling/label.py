@@ -31,7 +31,8 @@ from encoderlab.apps.labelling.labelling import (
 from encoderlab.apps.labelling.pool import Pool
 from encoderlab.apps.labelling.select import named_columns, open_pool
 from encoderlab.apps.labelling.selection import fitted
-from encoderlab.config.commands import LabelConfig, PredictionFormat
+from encoderlab.apps.labelling.settings import LabelConfig
+from encoderlab.config.commands import PredictionFormat
 from encoderlab.data.examples import texts_of
 from encoderlab.data.remote import is_url, name_of
 from encoderlab.errors import SettingError, UserError, one_line

@@ -20,7 +20,8 @@ from encoderlab.apps.labelling.selection import (
     contradicted,
     fitted,
 )
-from encoderlab.config.commands import LabelConfig, PredictionFormat
+from encoderlab.apps.labelling.settings import LabelConfig
+from encoderlab.config.commands import PredictionFormat
 from encoderlab.data.examples import texts_of
 from encoderlab.data.selected import Reason
 from encoderlab.metrics.comparison import SEPARATOR

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from encoderlab.apps.labelling.selection import UNLABELLED, Chosen
-from encoderlab.config.commands import PoolConfig
+from encoderlab.apps.labelling.settings import PoolConfig
 from encoderlab.data.examples import Split, key_of
 from encoderlab.data.files import read_unlabelled
 from encoderlab.data.formats import Format, format_of, paths_of

@@ -22,8 +22,9 @@ from encoderlab.apps.labelling.selection import (
     classifier_of,
     unlike_neighbours,
 )
+from encoderlab.apps.labelling.settings import PoolConfig, RowsWritten, SelectConfig, SelectFormat
 from encoderlab.batch import Batch, Prediction
-from encoderlab.config.commands import PoolConfig, PredictionFormat, RowsWritten, SelectConfig, SelectFormat
+from encoderlab.config.commands import PredictionFormat
 from encoderlab.data.columns import listed
 from encoderlab.data.selected import FEW_RANDOM, SELECTED, Reason
 from encoderlab.errors import DataError, SettingError, one_line

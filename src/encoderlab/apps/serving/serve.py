@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from encoderlab.config.commands import ServeConfig
+from encoderlab.apps.serving.settings import ServeConfig
 from encoderlab.data.columns import Columns
 from encoderlab.data.examples import joined
 from encoderlab.errors import UserError

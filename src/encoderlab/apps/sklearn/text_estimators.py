@@ -35,7 +35,7 @@ from encoderlab.apps.sklearn.inputs import (
     single_targets,
     texts_of,
 )
-from encoderlab.config.commands import RunConfig
+from encoderlab.config.commands import TRAINING_CONFIGS, RunConfig
 from encoderlab.config.composing import composed, parse_command_line
 from encoderlab.data.data import Data
 from encoderlab.data.examples import TextExample
@@ -158,7 +158,7 @@ class _TextEstimator(BaseEstimator):
         line += [] if rows.examples[0].text_pair is None else [f"dataset.text_pair={TEXT_PAIR}"]
         line += [] if self.init_from is None else [f"init_from={quote(self.init_from)}"]
         line += [f"{name}={_as_typed(value)}" for name, value in settings.items()]
-        config = composed(parse_command_line(command, line))
+        config = composed(parse_command_line(TRAINING_CONFIGS[command], line))
         assert isinstance(config.dataset, FilesDataset)
         if config.folds is not None or config.dry_run:
             raise SettingError("folds and dry_run give no model to predict with", remedy="Remove them from settings")
