@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from encoderlab.apps import exporting
 from encoderlab.apps.exporting.exports import PREDICT
 from encoderlab.linear.model import Setting, fit
 from encoderlab.linear.ngrams import NGrams
 from encoderlab.models.branch import LinearBranch, small
-from encoderlab.reports import blocks
 
 TEXTS = [
     *(
@@ -80,7 +80,7 @@ def test_the_program_computes_what_the_package_computes(fitted, tmp_path):
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node")
 def test_the_page_computes_what_the_package_computes(fitted, tmp_path):
     rows, expected = fitted
-    templates = Path(blocks.__file__).with_name("templates")
+    templates = Path(exporting.__file__).with_name("templates")
     parts = [(templates / name).read_text(encoding="utf-8") for name in ("web.js", "web_words.js", "web_linear.js")]
     page = "const document = { getElementById: () => ({ addEventListener() {} }), body: { dataset: {} } };"
     (tmp_path / "page.js").write_text("\n".join([page, *parts, NODE_PROGRAM]), encoding="utf-8")

@@ -9,7 +9,8 @@ import pytest
 import transformers
 from huggingface_hub import ModelCard
 
-from encoderlab.reports.cards import OPENED_BY, export_card, model_card, stated_metadata
+from encoderlab.apps.exporting.card import OPENED_BY, export_card
+from encoderlab.reports.cards import model_card, stated_metadata
 from encoderlab.reports.training import build_report
 from tests.reports.conftest import ATTACK
 

@@ -152,17 +152,20 @@ def anchor(title: str) -> str:
     return re.sub(r"\W+", "-", title.lower())
 
 
-def render(template: str, **values: Any) -> str:
-    """Return the page that `templates/<template>` makes from `values`; a missing name is a bug."""
-    return _environment().get_template(template).render(**values)
+def render(template: str, folder: Path = TEMPLATES, /, **values: Any) -> str:
+    """Return the page that a template of a folder makes from `values`; a missing name is a bug.
+
+    An application's own template may extend those of reports.
+    """
+    return _environment(folder).get_template(template).render(**values)
 
 
 @cache
-def _environment() -> Environment:
+def _environment(folder: Path) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader([folder, TEMPLATES]),
         autoescape=lambda name: str(name).endswith(".html"),
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -1,4 +1,4 @@
-"""The README.md of a saved or exported model: metadata for the Hugging Face hub, scores, and how it was made.
+"""The README.md of a saved model: metadata for the Hugging Face hub, scores, and how it was made.
 
 The hub and other programs read the metadata: YAML between two lines of dashes. Nothing in it is invented. A language or
 a dataset is named only if the run knows it, and a licence only if the encoder that the run started from states one, or
@@ -45,13 +45,6 @@ ELSEWHERE = (
     "`format=huggingface` for transformers, `onnx` or `int8` for onnxruntime and transformers.js{page}."
 )
 PAGE = ", or `web` for a page that works in a browser"
-OPENED_BY = {  # the class of transformers that opens an architecture, by the end of its name
-    "ForSequenceClassification": "AutoModelForSequenceClassification",
-    "ForTokenClassification": "AutoModelForTokenClassification",
-    "ForMaskedLM": "AutoModelForMaskedLM",
-    "ForPreTraining": "BertForPreTraining",
-    "Model": "AutoModel",
-}
 
 
 def model_card(report: Mapping[str, Any], facts: RunFacts, labels: Sequence[str] = ()) -> str:
@@ -106,15 +99,6 @@ def _pipeline(report: Mapping[str, Any], scored: Mapping[str, Any]) -> str:
     return "fill-mask" if "mlm_accuracy" in scored else "text-classification"
 
 
-def _pipeline_of_graph(fields: Mapping[str, Any]) -> str:
-    """Return the name of transformers' pipeline for an exported graph."""
-    if fields.get("answers_for") == "words":
-        return "token-classification"
-    if fields.get("answers_for") == "texts" and fields.get("problem_type") is not None:
-        return "text-classification"
-    return "fill-mask" if "logits" in fields.get("outputs", ()) else "feature-extraction"
-
-
 def _predicts(labels: Sequence[str]) -> str:
     named = [f'"{plain(wording.shown(label, 60))}"' for label in labels[:MOST_LABELS]]
     more = [f"and {len(labels) - MOST_LABELS} more"] if len(labels) > MOST_LABELS else []
@@ -126,36 +110,11 @@ def plain(value: str) -> str:
     return re.sub(r"([<>`\[\]])", r"\\\1", wording.shown(value))
 
 
-def export_card(
-    card: str, library: str, fields: Mapping[str, Any], *, license_name: str | None = None, **about: Any
-) -> str:
-    """Return the card for an exported folder, with sections on its use; a card without metadata gets some.
-
-    `library` opens it: transformers, onnx or, for a page, transformers.js; `fields` is the content of its config.json,
-    or of the entry about its graph. The other arguments are those of export.md, each left out where it does not apply:
-    `windows` says how the run read texts beyond `max_length` tokens, instead of truncating them, and `paired` whether
-    it reads pairs. For onnx, `opened`
-    tells whether encoderlab opens the folder too, and `change` what storing the graph in 8 bits changed; a page has the
-    `libraries` that it names. A `license_name` replaces the one in the metadata.
-    """
-    from huggingface_hub import ModelCard, ModelCardData
-
-    architecture = fields.get("architectures", [""])[0]
-    opened_by = next((name for end, name in OPENED_BY.items() if architecture.endswith(end)), "")
-    known = dict.fromkeys(("windows", "max_length", "opened", "change", "libraries", "paired")) | about
-    known["pipeline"] = _pipeline_of_graph(fields)
-    known["problem_type"] = fields.get("problem_type")
-    own = card
+def without_use(card: str) -> str:
+    """Return the card without what it says about using the model where encoderlab opens it."""
     for page in ("", PAGE):
-        own = own.replace(f"{ELSEWHERE.format(page=page)}\n\n", "")
-    own = own.replace(f"{USE}\n\n", "").replace(f"{USE_ENCODER}\n\n", "")
-    text = render("export.md", card=own, library=library, fields=fields, opened_by=opened_by, **known)
-    read = ModelCard(text, ignore_metadata_errors=True)
-    assert isinstance(read.data, ModelCardData)
-    read.data.library_name = library
-    if license_name is not None:
-        read.data.license = license_name
-    return str(read)
+        card = card.replace(f"{ELSEWHERE.format(page=page)}\n\n", "")
+    return card.replace(f"{USE}\n\n", "").replace(f"{USE_ENCODER}\n\n", "")
 
 
 def front_matter(report: Mapping[str, Any], facts: RunFacts, pipeline: str) -> str:

@@ -1,4 +1,4 @@
-"""Plots of a run, of its predictions, and of several runs side by side, each as a matplotlib figure.
+"""Plots of a run and of its predictions, each as a matplotlib figure.
 
 Colours are Okabe and Ito's: the colour-blind can tell them apart and, with the line styles, so can a reader of a grey
 print.
@@ -7,7 +7,6 @@ print.
 from __future__ import annotations
 
 import math
-import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,13 +39,10 @@ MOST_POINTS = 500  # of a line over the steps
 MOST_DOTS = 3000  # of a scatter plot, spread evenly over the rows
 MOST_SPACIOUS = 30  # classes in a confusion matrix with large cells
 MOST_CLASSES_NAMED = 240  # in a confusion matrix
-LEAST_BINS = 8  # of a distribution
-MOST_BINS = 25
-TITLE_WIDTH = 100  # characters
 SQUARED = ("pearson", "spearman", "mae", "rmse")  # metrics of numbers, whose loss is a squared error
 
 
-def _new(width: float, height: float, rows: int = 1, columns: int = 1, **grid: Any) -> tuple[Figure, Any]:
+def new_figure(width: float, height: float, rows: int = 1, columns: int = 1, **grid: Any) -> tuple[Figure, Any]:
     """Return an empty figure of this size in inches, and its axes: one, or a grid of them."""
     from matplotlib.figure import Figure
 
@@ -76,7 +72,7 @@ def quietly_drawn() -> Iterator[None]:
         yield
 
 
-def _finish(axes: Axes, below: str = "", beside: str = "") -> None:
+def label_axes(axes: Axes, below: str = "", beside: str = "") -> None:
     """Name the axes, and give them a faint grid, a frame at their scales, and a legend for named lines."""
     axes.set_xlabel(below)
     axes.set_ylabel(beside)
@@ -94,7 +90,7 @@ def _fonts() -> list[str]:
     return ["DejaVu Sans", *(name for name in MORE_FONTS if name in fontManager.get_font_names())]
 
 
-def _look(**look: Any) -> dict[str, Any]:
+def own_look(**look: Any) -> dict[str, Any]:
     """Return how names from the data are drawn: no formulas in them, and each letter from a font that has it."""
     return {"parse_math": False, "family": _fonts(), **look}
 
@@ -120,7 +116,7 @@ def curves(
     heights = [3.0, 3.0, 1.2] if len(evaluations) else [3.0, 1.2]
     n_rows = len(heights)
     n_columns = len(columns)
-    figure, grid = _new(
+    figure, grid = new_figure(
         WIDTH * n_columns, sum(heights), n_rows, n_columns, sharex=True, squeeze=False, height_ratios=heights
     )
     for panels, (training_loss, loss, metric, title) in zip(grid.T, columns, strict=True):
@@ -135,8 +131,8 @@ def curves(
         if len(evaluations):
             _plot_evaluations(losses_axes, evaluations, loss, ORANGE)
             _plot_evaluations(panels[1], evaluations, metric, GREEN)
-            _finish(panels[1], beside=f"{title}{words_of(metric)}")
-        _finish(losses_axes, beside=f"{title}loss ({unit})")
+            label_axes(panels[1], beside=f"{title}{words_of(metric)}")
+        label_axes(losses_axes, beside=f"{title}loss ({unit})")
         rate_axes.plot(steps["step"], steps["learning_rate"], color=GREY, linewidth=1.5)
         rate_axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2))
         rate_axes.set_ylim(bottom=0)
@@ -144,7 +140,7 @@ def curves(
         for first, last in gaps:
             for axes in panels:
                 axes.axvspan(first, last, color=GREY, alpha=0.2, linewidth=0)
-        _finish(rate_axes, "optimizer step", "learning rate")
+        label_axes(rate_axes, "optimizer step", "learning rate")
     return figure
 
 
@@ -173,7 +169,7 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
     side = min(max(4.5, 1.8 + (0.62 if n <= MOST_SPACIOUS else 0.2) * n), 24)
     cell_points = 72 * side / n
     named = range(0, n, math.ceil(n / MOST_CLASSES_NAMED))
-    figure, axes = _new(side + 1.2, side + 0.4)
+    figure, axes = new_figure(side + 1.2, side + 0.4)
     # As a mesh, not as an image: an image of 24 inches is resampled in 400 MB of numbers.
     borders = np.arange(n + 1) - 0.5
     image = axes.pcolormesh(borders, borders, shares, cmap="Blues", vmin=0, vmax=1)
@@ -188,8 +184,8 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
     letters = min(10.0, 0.8 * cell_points * (named.step if is_counted else 1))
     turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if n <= MOST_SPACIOUS else {"rotation": 90}
     shown_names = [names[place] for place in named]
-    axes.set_xticks(named, shown_names, **_look(fontsize=letters, **turned))
-    axes.set_yticks(named, shown_names, **_look(fontsize=letters))
+    axes.set_xticks(named, shown_names, **own_look(fontsize=letters, **turned))
+    axes.set_yticks(named, shown_names, **own_look(fontsize=letters))
     axes.set_xlabel("predicted", fontsize=max(10, side))
     axes.set_ylabel("true", fontsize=max(10, side))
     figure.colorbar(image, ax=axes, shrink=0.8, format="{x:.0%}").set_label("share of the true class")
@@ -199,10 +195,10 @@ def confusion_plot(confusion: Sequence[Sequence[int]], labels: Sequence[str]) ->
 def numbers_plot(labels: np.ndarray, predicted: np.ndarray) -> Figure:
     """Plot predicted numbers against the true ones, both [n], with the diagonal."""
     shown = slice(None, None, math.ceil(len(labels) / MOST_DOTS))
-    figure, axes = _new(WIDTH, 0.8 * WIDTH)
+    figure, axes = new_figure(WIDTH, 0.8 * WIDTH)
     axes.scatter(labels[shown], predicted[shown], s=10, color=BLUE, alpha=0.1 + 0.5 * (len(labels) < 500), linewidths=0)
     axes.axline((labels.mean(), labels.mean()), slope=1, color=GREY, linestyle="--", linewidth=1)
-    _finish(axes, "true", "predicted")
+    label_axes(axes, "true", "predicted")
     return figure
 
 
@@ -219,14 +215,14 @@ def precision_recall_plot(scores: PredictionScores) -> Figure | None:
     has_label = scores.labels == scores.positive
     if not has_label.any() or has_label.all():
         return None
-    figure, axes = _new(WIDTH, 0.75 * WIDTH)
+    figure, axes = new_figure(WIDTH, 0.75 * WIDTH)
     chances = scores.probabilities[:, scores.positive]
     precision, recall, _ = precision_recall_curve(has_label, chances, drop_intermediate=True)
     axes.step(recall, precision, where="post", color=BLUE, label="all thresholds")
     if (scores.predicted == scores.positive).any():
         own = scores.per_class[scores.label_names[scores.positive]]
         axes.plot(own["recall"], own["precision"], "o", color=BLUE, markersize=7)
-    _finish(axes, "recall", "precision")
+    label_axes(axes, "recall", "precision")
     return figure
 
 
@@ -237,7 +233,7 @@ def reliability_plot(calibration: Mapping[str, Any]) -> Figure:
     """
     import pandas as pd
 
-    figure, (upper, lower) = _new(WIDTH, 5.2, 2, sharex=True, height_ratios=[3, 1])
+    figure, (upper, lower) = new_figure(WIDTH, 5.2, 2, sharex=True, height_ratios=[3, 1])
     bins: Any = pd.DataFrame(calibration["reliability"])
     upper.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="perfectly calibrated")
     for row in calibration["reliability"]:
@@ -245,48 +241,10 @@ def reliability_plot(calibration: Mapping[str, Any]) -> Figure:
             upper.plot([row["confidence"]] * 2, row["accuracy_ci95"], color=BLUE, linewidth=2.2, alpha=0.4)
             upper.plot(row["confidence"], row["accuracy"], "o", color=BLUE, markersize=5)
     upper.set_ylim(-0.03, 1.03)
-    _finish(upper, beside="accuracy")
+    label_axes(upper, beside="accuracy")
     lower.bar(bins["low"], bins["n"], 1 / calibration["bins"], align="edge", color=BLUE)
     lower.set_xlim(0, 1)
-    _finish(lower, "confidence (probability of the prediction)", "predictions")
-    return figure
-
-
-def settings_plot(rows: Sequence[Mapping[str, Any]], reference: str, score: str) -> Figure:
-    """Plot each setting of a comparison: a mark for each seed, the mean and its 95% interval."""
-    figure, axes = _new(7.5, 1.2 + 0.38 * len(rows))
-    for place, row in enumerate(rows):
-        color = ORANGE if row["label"] == reference else BLUE
-        if row["interval"]:
-            axes.plot(row["interval"], [place, place], color=color, linewidth=2.2, alpha=0.5, solid_capstyle="butt")
-        seeds = [run["score"] for run in row["runs"]]
-        axes.plot(seeds, [place] * len(seeds), "o", color=color, markersize=4, alpha=0.55)
-        axes.plot([row["value"]], [place], "|", color=color, markersize=15, markeredgewidth=2.4)
-    axes.set_yticks(range(len(rows)), [short(row["label"], 64) for row in rows], **_look(fontsize=8))
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    _finish(axes, score)
-    return figure
-
-
-def grid_plot(means: Mapping[str, Mapping[str, float]], first: str, second: str, score: str) -> Figure:
-    """Plot the mean scores of a comparison as a heat map, by the values of a `first` factor (down) and a `second` one.
-
-    A combination without a score, nan, stays empty.
-    """
-    values = np.array([list(row.values()) for row in means.values()])
-    across = list(next(iter(means.values())))
-    figure, axes = _new(min(2.6 + 0.8 * len(across), 14), min(1.6 + 0.5 * len(means), 14))
-    image = axes.imshow(values, cmap="viridis", aspect="auto")
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    for row, column in np.argwhere(~np.isnan(values)).tolist():
-        is_light = high > low and values[row, column] > low + 0.6 * (high - low)
-        color = "#1b1f24" if is_light else "white"
-        axes.text(column, row, f"{values[row, column]:.3f}", color=color, ha="center", va="center", fontsize=8.5)
-    axes.set_xticks(range(len(across)), [short(value) for value in across], **_look(fontsize=8.5))
-    axes.set_yticks(range(len(means)), [short(value) for value in means], **_look(fontsize=8.5))
-    axes.set_xlabel(second)
-    axes.set_ylabel(first)
-    figure.colorbar(image, ax=axes, shrink=0.8).set_label(score)
+    label_axes(lower, "confidence (probability of the prediction)", "predictions")
     return figure
 
 
@@ -308,100 +266,16 @@ def attention_plot(weights: np.ndarray, tokens: Sequence[str], title: str) -> Fi
     side = min(max(2.6, 0.14 * length + 1.0), 12)
     named = range(0, length, math.ceil(length / 80))
     names = [short(tokens[place], 16) for place in named]
-    figure, grid = _new(across * side + 1.2, down * side + 0.8, down, across, squeeze=False)
+    figure, grid = new_figure(across * side + 1.2, down * side + 0.8, down, across, squeeze=False)
     for axes in grid.flat[heads:]:
         axes.set_visible(False)
     for head, axes in enumerate(grid.flat[:heads]):
         image = axes.imshow(weights[head], cmap="viridis", vmin=0, vmax=float(weights.max()), interpolation="nearest")
         axes.set_title(f"head {head + 1}")
-        axes.set_xticks(named, names, **_look(rotation=90, fontsize=7))
-        axes.set_yticks(named, names, **_look(fontsize=7))
-    figure.suptitle(title, wrap=True, **_look())
+        axes.set_xticks(named, names, **own_look(rotation=90, fontsize=7))
+        axes.set_yticks(named, names, **own_look(fontsize=7))
+    figure.suptitle(title, wrap=True, **own_look())
     figure.supxlabel("attended to (key)")
     figure.supylabel("attending token (query)")
     figure.colorbar(image, ax=grid, shrink=0.8, aspect=25 * down).set_label("attention weight")
     return figure
-
-
-def drift_plot(
-    verdict: str,
-    similarities: Mapping[str, np.ndarray],
-    lengths: Mapping[str, np.ndarray],
-    labels: Mapping[str, Mapping[str, Any]],
-    n_labels: int,
-) -> Figure:
-    """Plot new texts beside the rows that a run was trained on, under the verdict.
-
-    Above are the distributions of the texts' `similarities` to the nearest training text, and of their `lengths` in
-    words: arrays [texts] by the name of their side, the new texts last. Below are the shares of `labels`, which may be
-    a few of `n_labels`, or none: those of the training rows, and those predicted with their 95% intervals.
-    """
-    from matplotlib.figure import Figure
-
-    panels: list[Any] = [["similarities", "lengths"]]
-    heights = [2.8]
-    if labels:
-        panels.append(["labels", "labels"])
-        heights.append(0.9 + 0.27 * len(labels))
-    figure = Figure(figsize=(1.4 * WIDTH, 0.6 + sum(heights)), layout="constrained")
-    axes = figure.subplot_mosaic(panels, height_ratios=heights)
-    figure.suptitle(textwrap.fill(verdict, TITLE_WIDTH), fontsize=11)
-
-    # How the texts are distributed.
-    every = np.concatenate(list(similarities.values()))
-    n_bins = int(np.clip(min(map(len, similarities.values())) ** 0.5, LEAST_BINS, MOST_BINS))
-    edges = np.linspace(every.min() - 0.01, every.max() + 0.01, n_bins + 1)
-    _plot_distributions(axes["similarities"], similarities, edges)
-    _finish(axes["similarities"], "similarity to the\nnearest training text", "share of texts")
-    _legend_above(axes["similarities"])
-    longest = math.ceil(max(np.percentile(counts, 99) for counts in lengths.values()))
-    step = math.ceil((longest + 1) / n_bins)
-    shown = {name: np.minimum(counts, longest) for name, counts in lengths.items()}
-    _plot_distributions(axes["lengths"], shown, np.arange(0, longest + 1 + step, step) - 0.5)
-    _finish(axes["lengths"], "length in words\n(the longest in the last bar)", "share of texts")
-    _legend_above(axes["lengths"])
-
-    # What is predicted for them.
-    if labels:
-        _plot_label_shares(axes["labels"], labels, n_labels)
-    return figure
-
-
-def _plot_distributions(axes: Axes, values: Mapping[str, np.ndarray], edges: np.ndarray) -> None:
-    """Plot the share of each side's texts between the edges."""
-    for (name, numbers), color, style in zip(values.items(), (BLUE, ORANGE), STYLES, strict=False):
-        counts, _ = np.histogram(numbers, edges)
-        shares = counts / len(numbers)
-        axes.stairs(shares, edges, fill=True, color=color, alpha=0.25)
-        axes.stairs(shares, edges, color=color, linestyle=style, linewidth=1.5, label=name)
-    axes.yaxis.set_major_formatter(_percent)
-
-
-def _percent(share: float, _: float) -> str:
-    """Return a share as the label of a tick."""
-    return f"{100 * share:.3g}%"
-
-
-def _legend_above(axes: Axes) -> None:
-    """Put the legend where it hides nothing."""
-    axes.legend(frameon=False, fontsize=8.5, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
-
-
-def _plot_label_shares(axes: Axes, labels: Mapping[str, Mapping[str, Any]], n_labels: int) -> None:
-    """Plot for each label its share of the training rows, and that of the predictions for new texts with its
-    interval.
-    """
-    places = np.arange(len(labels))
-    low, high = np.array([label["predicted_ci95"] for label in labels.values()]).T
-    trained = [label["train"] for label in labels.values()]
-    predicted = [label["predicted"] for label in labels.values()]
-    axes.plot(trained, places, "D", color=BLUE, markersize=6, fillstyle="none", label="training rows")
-    axes.hlines(places, low, high, color=ORANGE, linewidth=2.2, alpha=0.5)
-    axes.plot(predicted, places, "o", color=ORANGE, markersize=5, label="predicted for new texts, with 95% interval")
-    axes.set_yticks(places, [short(name, 30) for name in labels], **_look(fontsize=8.5))
-    axes.set_ylim(len(labels) - 0.4, -0.6)
-    axes.set_xlim(left=0)
-    axes.xaxis.set_major_formatter(_percent)
-    of = f" (the {len(labels)} of {n_labels} labels that changed most)" if len(labels) < n_labels else ""
-    _finish(axes, f"share of texts by label{of}")
-    _legend_above(axes)

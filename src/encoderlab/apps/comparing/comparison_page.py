@@ -9,10 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from encoderlab.apps.comparing import plots
 from encoderlab.apps.comparing.comparison import short_folders
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics.scores import is_lower_better
-from encoderlab.reports import plots, wording
+from encoderlab.reports import wording
 from encoderlab.reports.blocks import Block, Heading, Items, Plot, Table, Text, show, write_html_json
 from encoderlab.reports.predictions import quoting_writer
 from encoderlab.system.files import atomic_write_text

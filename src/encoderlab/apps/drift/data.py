@@ -10,6 +10,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from encoderlab.apps.drift.drift import Drift, drift, new_texts, training_data
+from encoderlab.apps.drift.report import changed_most, show_drift, show_rows
 from encoderlab.apps.drift.settings import DataConfig
 from encoderlab.config.commands import InputConfig, OpenRunConfig, TableFormat
 from encoderlab.data.data import Data
@@ -26,7 +27,6 @@ from encoderlab.errors import SettingError
 from encoderlab.models import inputs
 from encoderlab.models.folder import open_model
 from encoderlab.reports.blocks import json_safe
-from encoderlab.reports.facts import changed_most, show_drift, show_rows
 from encoderlab.runs.load_data import TextTokens
 from encoderlab.runs.settle import Facts, settle_length
 from encoderlab.system.files import written_whole
@@ -92,7 +92,8 @@ def _check_plot(config: DataConfig) -> None:
 
 def _plot(compared: Drift, file: str) -> None:
     """Write the plot of the comparison as a PNG. Raises DataError if it cannot be written."""
-    from encoderlab.reports.plots import drift_plot, write_png
+    from encoderlab.apps.drift.plot import drift_plot
+    from encoderlab.reports.plots import write_png
 
     labels = compared.facts.get("labels", {})
     figure = drift_plot(

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from encoderlab.apps.exporting.card import TEMPLATES, export_card
 from encoderlab.apps.exporting.exports import (
     as_huggingface,
     opens,
@@ -40,7 +41,7 @@ from encoderlab.models.folder import (
 from encoderlab.models.model import Model
 from encoderlab.network.config import HeadSizes, Pooling
 from encoderlab.reports.blocks import render
-from encoderlab.reports.cards import LICENSE, export_card, plain
+from encoderlab.reports.cards import LICENSE, plain
 from encoderlab.reports.predictions import trial_of
 from encoderlab.reports.wording import words_of
 from encoderlab.system.files import written_whole
@@ -153,7 +154,7 @@ def _export_to_web(config: ExportConfig, path: Path) -> Path:
     model, extended = _opened_for_onnx(config)
     folder = model_folder(config.run)
     title = trial_of(folder.parent if folder.name == MODEL else folder, model.task_name).title
-    page = render("web.html", title=title, paired=bool(model.origin.paired), novelty_file=NOVELTY_FILE)
+    page = render("web.html", TEMPLATES, title=title, paired=bool(model.origin.paired), novelty_file=NOVELTY_FILE)
     with written_whole("path", path) as temporary, TemporaryDirectory() as scratch:
         temporary.mkdir(parents=True)
         graph_folder = Path(scratch) / "graph"

@@ -43,6 +43,7 @@ from encoderlab.shipped import SHIPPED
 from encoderlab.system import http_service as http
 from encoderlab.system.http_service import HTMLResponse, HTTPException, JSONResponse, Request, Route, Starlette
 
+TEMPLATES = Path(__file__).with_name("templates")
 MOST_LETTERS = 100  # of a label, and of the name of a window
 MOMENT = 0.2  # seconds of a round that the next text may wait for, to be what the newest model chooses
 PAUSE = 9  # of ten parts of the time, in which the output is not written: of 100,000 texts this takes seconds
@@ -265,7 +266,14 @@ def page_service(session: _LabellingSession) -> Starlette:
     labelling = session.labelling
     file = labelling.pool.file.path.name
     output = str(labelling.journal.output)
-    page = render("label.html", title=f"Label {file}", file=file, output=output, several=labelling.config.several)
+    page = render(
+        "label.html",
+        TEMPLATES,
+        title=f"Label {file}",
+        file=file,
+        output=output,
+        several=labelling.config.several,
+    )
 
     async def shown(window: str, **more: Any) -> JSONResponse:
         row = await session.text_for(window)

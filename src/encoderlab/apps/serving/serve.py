@@ -10,8 +10,10 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+from encoderlab.apps.serving.service_metrics import CONTENT_TYPE, ServiceMetrics
 from encoderlab.apps.serving.settings import ServeConfig
 from encoderlab.data.columns import Columns
 from encoderlab.data.examples import joined
@@ -32,9 +34,9 @@ from encoderlab.system.http_service import (
     Route,
     Starlette,
 )
-from encoderlab.system.service_metrics import CONTENT_TYPE, ServiceMetrics
 from encoderlab.tasks.task import Abstention, RowPrediction
 
+TEMPLATES = Path(__file__).with_name("templates")
 MOST_TEXTS = 100  # in a request
 MOST_CHARACTERS = 10_000  # in each of its texts
 LARGE = 20_000  # characters of a request, which takes much memory, and so long that returning it afterwards is nothing
@@ -74,7 +76,7 @@ def web_service(model: Model, abstention: Abstention, hosts: list[str], trial: T
     trial = trial or Trial(model.task_name)
     facts = _facts(model) | {"min_probability": abstention.min_probability}
     fixed = {
-        "/": HTMLResponse(render("serve.html", title=f"{trial.title}: try it", facts=facts, trial=trial)),
+        "/": HTMLResponse(render("serve.html", TEMPLATES, title=f"{trial.title}: try it", facts=facts, trial=trial)),
         "/health": JSONResponse({"status": "ok"}),
         "/model": JSONResponse(facts),
         "/openapi.json": JSONResponse(_description(model.task_name)),
