@@ -24,13 +24,78 @@ class EagerAdamW(torch.optim.AdamW):
     """PyTorch's AdamW without the guards that keep its methods from being compiled: no compiled code calls them here.
 
     The guards load the compiler's front end when the optimizer is built, which takes as long as loading PyTorch.
+
+    On a CPU, where all weights have a gradient, a step calls PyTorch's kernel without the bookkeeping around it: of a
+    small model, that took as long as the kernel. All weights count their steps in one tensor.
     """
 
     add_param_group = unwrap(torch.optim.AdamW.add_param_group)
-    zero_grad = unwrap(torch.optim.AdamW.zero_grad)
     state_dict = unwrap(torch.optim.AdamW.state_dict)
-    load_state_dict = unwrap(torch.optim.AdamW.load_state_dict)
-    step = torch.no_grad()(unwrap(torch.optim.AdamW.step))
+
+    _steps: Tensor | None = None  # how many each weight has taken, once the states are there
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what `state_dict` has returned."""
+        unwrap(torch.optim.AdamW.load_state_dict)(self, state_dict)
+        self._steps = None
+
+    def zero_grad(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002  PyTorch's signature
+        """Free all gradients."""
+        assert set_to_none
+        for group in self.param_groups:
+            for weight in group["params"]:
+                weight.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]  no closure
+        """Update all weights that have a gradient."""
+        weights = [weight for group in self.param_groups for weight in group["params"]]
+        not_finite = getattr(self, "found_inf", None)  # only the kernel reads it: see NonFiniteGuard
+        if not_finite is not None or not all(_is_plain(weight) for weight in weights):
+            unwrap(torch.optim.AdamW.step)(self)
+            return
+
+        # Each weight's counter becomes a part of one tensor.
+        if self._steps is None:
+            states = [self._state_of(weight) for weight in weights]
+            self._steps = torch.stack([state["step"] for state in states])
+            for state, step in zip(states, self._steps.unbind(), strict=True):
+                state["step"] = step
+
+        # PyTorch's fused kernel, once for each group.
+        self._steps += 1
+        for group in self.param_groups:
+            states = [self.state[weight] for weight in group["params"]]
+            beta1, beta2 = group["betas"]
+            torch._fused_adamw_(
+                group["params"],
+                [weight.grad for weight in group["params"]],
+                [state["exp_avg"] for state in states],
+                [state["exp_avg_sq"] for state in states],
+                [],
+                [state["step"] for state in states],
+                amsgrad=False,
+                lr=group["lr"],
+                beta1=beta1,
+                beta2=beta2,
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                maximize=False,
+            )
+
+    def _state_of(self, weight: Tensor) -> dict[str, Tensor]:
+        """Return the counter and the moments of a weight, which are 0 before its first step."""
+        state = self.state[weight]
+        if not state:
+            state["step"] = torch.zeros(())
+            state["exp_avg"] = torch.zeros_like(weight)
+            state["exp_avg_sq"] = torch.zeros_like(weight)
+        return state
+
+
+def _is_plain(weight: Tensor) -> bool:
+    """Return whether a weight has a gradient, and both are in this process's memory alone."""
+    return type(weight.grad) is Tensor and weight.device.type == "cpu"
 
 
 MUON_MOMENTUM = 0.95
