@@ -41,6 +41,7 @@ from encoderlab.reports.blocks import render
 from encoderlab.reports.wording import counted
 from encoderlab.shipped import SHIPPED
 from encoderlab.system import http_service as http
+from encoderlab.system.device import hold_little_memory, return_freed_memory
 from encoderlab.system.http_service import HTMLResponse, HTTPException, JSONResponse, Request, Route, Starlette
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -65,9 +66,11 @@ def label(config: LabelConfig) -> None:
     if not output.parent.is_dir():
         raise SettingError(f"output={output}: {output.parent} is not a folder", remedy="Choose another folder")
 
+    hold_little_memory()
     with http.listening_socket("127.0.0.1", config.port) as listening:
         # The texts and their vectors; the labels so far; and the first texts to show.
-        _, pool, vectors = open_pool(config)
+        pool, vectors = open_pool(config)[1:]
+        return_freed_memory()  # of the model, which is not needed any more
         if not config.labels and not pool.labels and not journal_of(output).exists():
             problem = f"There are no labels: no row of {source} has one in column {pool.file.label_column!r}"
             raise SettingError(problem, remedy="Set labels=[NAME,NAME]; further ones can be typed on the page")
