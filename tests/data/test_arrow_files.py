@@ -135,3 +135,23 @@ def test_an_object_stands_for_a_label_by_its_name(field, tmp_path):
         data = FilesDataset(**given).load(tmp_path / "cache", target)
         first = next(iter(data.by_name["train"])).label
         assert data.labels == ["bad", "good"] and first in (1, (1,))
+
+
+@pytest.mark.parametrize("container", ["parquet", "arrow"])
+def test_a_text_within_an_object_is_found_and_read(container, tmp_path, capsys):
+    objects = [{"text": text, "source": {"author": "ann", "lang": "en"}} for text in TEXTS]
+    table = pa.table({"id": range(ROWS), "data": objects, "label": LABELS})
+    path = tmp_path / f"a.{container}"
+    if container == "parquet":
+        pq.write_table(table, path)
+    else:
+        with pa.ipc.new_file(path, table.schema) as file:
+            file.write_table(table)
+    _, rows = train(path, tmp_path)
+    assert [row.text for row in rows] == TEXTS and "data.text" in capsys.readouterr().err
+    _, rows = train(path, tmp_path, text="data.text", slices=["id"])
+    assert [row.text for row in rows] == TEXTS
+    with pytest.raises(DataError, match=r"dataset\.text=data\.text"):
+        train(path, tmp_path, text="data")
+    new = read_unlabelled(path, text="data.text", text_pair=None, words=False)
+    assert new.carried.column_names == ["id", "data", "label", "data.text"]

@@ -3,6 +3,7 @@
 import pytest
 
 from encoderlab.data.files import FilesDataset
+from encoderlab.errors import DataError
 
 TEXTS = ["The parcel came late, and nobody answers", "It works well", "Awful food", "A lovely little shop"]
 ROWS = [(f"{TEXTS[n % 4]} ({n})", ("good", "bad")[n % 2]) for n in range(16)]
@@ -64,3 +65,18 @@ def test_labels_in_several_columns_of_one_name_are_gathered(tmp_path):
     first, second, *_ = data.by_name["train"]
     assert [data.labels[label] for label in first.label] == ["ui"]
     assert [data.labels[label] for label in second.label] == ["api", "urgent"]
+
+
+@pytest.mark.parametrize("last", ["Total,16\n", ",\nLegend: what good means,see the handbook\nTotal,16\n"])
+def test_a_total_or_a_note_below_the_rows_is_named_with_its_line(last, tmp_path, capsys):
+    read(tmp_path, PLAIN + lines(QUOTED) + last)
+    line = len(ROWS) + 2 + last.startswith(",")
+    assert f"line {line} " in capsys.readouterr().err
+    read(tmp_path, PLAIN + lines(QUOTED), "whole.csv")
+    assert "line" not in capsys.readouterr().err
+
+
+def test_numbers_of_rows_without_a_name_are_explained(tmp_path):
+    rows = "".join(f'"{number}"\t"{text}"\t"{label}"\n' for number, (text, label) in enumerate(ROWS, start=1))
+    with pytest.raises(DataError, match=r"row\.names = FALSE"):
+        read(tmp_path, '"text"\t"label"\n' + rows, "rows.tsv")

@@ -143,3 +143,17 @@ def test_an_object_without_a_known_name_is_asked_for_by_its_fields(tmp_path):
     with pytest.raises(DataError, match="dataset.label=label.title"):
         pairs(tmp_path / "a.jsonl", tmp_path)
     assert pairs(tmp_path / "a.jsonl", tmp_path, label="label.title") == PAIRS
+
+
+def test_whole_numbers_of_any_size_are_carried_along(tmp_path):
+    rows = [{"id": 2**64 - 1 - row, "review": text, "stars": label} for row, (text, label) in enumerate(PAIRS)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data, read = train(tmp_path / "a.jsonl", tmp_path)
+    assert [row.text for row in read] == [text for text, _ in PAIRS]
+    assert data.by_name["train"].carried[0]["id"] == str(2**64 - 1)
+
+
+def test_a_column_whose_name_is_no_valid_unicode_is_refused(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "a", "label": "b", "k\\udc00": 1}\n')
+    with pytest.raises(DataError, match=r"row 1 .*udc00"):
+        train(tmp_path / "a.jsonl", tmp_path)

@@ -46,6 +46,8 @@ OTHERS = {
     "rows.pkl": (b"\x80\x04\x95", "pickle"),
     "rows.sav": (b"$FL2@(#) SPSS DATA FILE", r"not a readable \.sav file"),
     "rows.dta": (b"<stata_dta><header>", r"not a readable \.dta file"),
+    "r.csv": (b'"text" "label"\n"1" "the parcel" "good"\n"2" "a parcel" "bad"\n', r"R's write\.table.*row\.names"),
+    "r.txt": (b'"text" "stars"\n"the parcel" 5\n"a parcel" 1\n', r"R's write\.table.*row\.names"),
     "empty.csv": (b"", r"empty\.csv is empty"),
     "empty.parquet": (b"", r"empty\.parquet is empty"),
     "empty.jsonl": (b"\xef\xbb\xbf", r"empty\.jsonl is empty"),

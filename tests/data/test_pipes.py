@@ -49,3 +49,11 @@ def test_predictions_go_from_pipe_to_pipe(tmp_path, brackets_run):
 def test_an_empty_pipe_is_one_line(tmp_path):
     ended = shell(tmp_path, f"encoderlab {DATA}/dev/stdin < /dev/null")
     assert ended.returncode == 3 and ended.stderr.count("\n") == 1 and "only once" in ended.stderr
+
+
+def test_a_message_names_the_pipe_and_not_its_copy(tmp_path):
+    (tmp_path / "rows.csv").write_text(ROWS + "Total,60\n")
+    refused = shell(tmp_path, f"cat rows.csv | encoderlab {DATA}/dev/stdin dataset.label=topic")
+    assert refused.returncode == 3 and "/dev/stdin " in refused.stderr and "pipe-" not in refused.stderr
+    read = shell(tmp_path, f"cat rows.csv | encoderlab {DATA.replace('examples=0', 'examples=1')}/dev/stdin")
+    assert "/dev/stdin, line 62 " in read.stderr and "pipe-" not in read.stdout + read.stderr

@@ -154,3 +154,12 @@ def test_a_workbook_that_is_cut_short_is_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:3000])
     with pytest.raises(DataError, match="not a readable workbook"):
         train(path, tmp_path)
+
+
+def test_numbers_that_are_shown_with_leading_zeros_keep_them(tmp_path):
+    rows = [(text, [1, 2, 12][row % 3], row) for row, text in enumerate(TEXTS)]
+    path = written(tmp_path / "a.xlsx", rows, formats=("General", "000", "00000"))
+    assert {label for _, label in train(path, tmp_path)} == {"001", "002", "012"}
+    assert [cells["more"] for cells in carried(path)][:2] == ["00000", "00001"]
+    plain = written(tmp_path / "b.xlsx", rows, formats=("General", "0", "0.00"))
+    assert {label for _, label in train(plain, tmp_path)} == {"1", "2", "12"}

@@ -82,7 +82,9 @@ def main() -> None:
     except UserError as error:
         if not processes.is_main:  # if the main process fails too, it tells the user, and torchrun ends this one
             time.sleep(TORCHRUN_ENDS_SECONDS)
-        print(f"encoderlab: {error}", file=sys.stderr)
+        from encoderlab.system.messages import as_named
+
+        print(f"encoderlab: {as_named(str(error))}", file=sys.stderr)
         exit_code = error.exit_code
     except Interrupted as interrupted:
         exit_code = interrupted.exit_code

@@ -6,7 +6,8 @@ Arrow has two containers: `datasets` writes the stream, pandas (`to_feather`) an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +38,12 @@ def parquet_batches(path: Path, columns: Columns) -> Iterator[Batch]:
     try:
         # pre-buffered columns would stay in memory to the end
         file = pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False, buffer_size=2**20)
-        names = _to_read(path, columns, file.schema_arrow)
+        chosen = _to_read(path, columns, file.schema_arrow)
         features = _features(file.schema_arrow)
-        stored = [*names.values()]
+        stored = [*chosen.stored.values()]
         rows_at_a_time = _rows_of_parquet(path, file.metadata, stored)
-        for rows, arrays in _unpacked(path, [*names], file.iter_batches(rows_at_a_time, columns=stored)):
+        batches = file.iter_batches(rows_at_a_time, columns=stored)
+        for rows, arrays in _unpacked(path, chosen, batches):
             yield rows, {name: _with_names(array, features.get(name)) for name, array in arrays.items()}
     except (pa.ArrowException, OSError, MemoryError) as error:
         raise DataError(f"{path} is not a readable parquet file: {one_line(str(error))}") from error
@@ -60,11 +62,11 @@ def saved_batches(path: Path, columns: Columns) -> Iterator[Batch]:
         raise DataError(problem, remedy="Save it as parquet with the program that wrote it")
     try:
         dataset = _opened(path)
-        names = [*_to_read(path, columns, dataset.features.arrow_schema)]
-        tables: Any = dataset.select_columns(names).with_format("arrow").iter(_ROWS_AT_A_TIME)
+        chosen = _to_read(path, columns, dataset.features.arrow_schema)
+        tables: Any = dataset.select_columns([*chosen.stored]).with_format("arrow").iter(_ROWS_AT_A_TIME)
         batches = (batch for table in tables for batch in table.combine_chunks().to_batches())
-        for rows, arrays in _unpacked(path, names, batches):
-            yield rows, {name: _with_names(array, dataset.features[name]) for name, array in arrays.items()}
+        for rows, arrays in _unpacked(path, chosen, batches):
+            yield rows, {name: _with_names(array, dataset.features.get(name)) for name, array in arrays.items()}
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
         problem = f"{path} is not a readable dataset: {one_line(str(error))}"
         raise DataError(problem, remedy="Save it again with the save_to_disk of datasets, or as parquet") from error
@@ -74,15 +76,15 @@ def _file_batches(path: Path, columns: Columns) -> Iterator[Batch]:
     """Yield the rows of a file in Arrow's file format. Raises DataError as `saved_batches` does."""
     try:
         with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
-            names = _to_read(path, columns, reader.schema)
+            chosen = _to_read(path, columns, reader.schema)
             features = _features(reader.schema)
             all_names = distinct_names(reader.schema.names)
-            places = [all_names.index(name) for name in names]
+            places = [all_names.index(name) for name in chosen.stored]
             whole = (reader.get_batch(number).select(places) for number in range(reader.num_record_batches))
             batches = (
                 batch.slice(at, _ROWS_AT_A_TIME) for batch in whole for at in range(0, len(batch), _ROWS_AT_A_TIME)
             )
-            for rows, arrays in _unpacked(path, [*names], batches):
+            for rows, arrays in _unpacked(path, chosen, batches):
                 yield rows, {name: _with_names(array, features.get(name)) for name, array in arrays.items()}
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
         problem = f"{path} is not a readable Arrow file: {one_line(str(error))}"
@@ -103,28 +105,62 @@ def _features(schema: pa.Schema) -> dict[str, Any]:
     return dict(Features.from_arrow_schema(schema))
 
 
-def _to_read(path: Path, columns: Columns, schema: pa.Schema) -> dict[str, str]:
-    """Return the columns to read, each with its name in the file.
+@dataclass(frozen=True)
+class _Chosen:
+    """What is read of a file: its columns, each with its `stored` name, and `fields` within them, such as data.text.
 
-    New texts come back with all of them, what a run learns from only with those of single values.
+    A column that is `carried` comes back as it is; others are read for a field.
+    """
+
+    stored: dict[str, str]
+    fields: dict[str, list[str]]
+    carried: Collection[str]
+
+    def of(self, columns: Sequence[pa.Array]) -> dict[str, pa.Array]:
+        """Return the columns and fields by name, given the stored columns."""
+        arrays = {name: plain(array) for name, array in zip(self.stored, columns, strict=True)}
+        carried = {name: array for name, array in arrays.items() if name in self.carried}
+        return carried | {name: pc.struct_field(arrays[path[0]], path[1:]) for name, path in self.fields.items()}
+
+
+def _to_read(path: Path, columns: Columns, schema: pa.Schema) -> _Chosen:
+    """Return what to read. New texts come back with all columns, what a run learns from only with those of single
+    values; to guess columns, the fields of objects count as well.
     """
     used = {*columns.by_setting().values()}
-    wanted = {*columns.to_read(schema.names, str(path))}
+    names = distinct_names(schema.names)
+    within = {name: place for name, place in _fields_within(schema) if name not in names}
+    fields = {name: place for name, place in within.items() if name in used or not used}
+    wanted = {*columns.to_read([*schema.names, *fields], str(path))}
     whole = not columns.setting.startswith("dataset.")
-    names = {}
-    for name, field in zip(distinct_names(schema.names), schema, strict=True):
+    stored = {}
+    carried = set()
+    roots = {place[0] for place in fields.values()}
+    for name, field in zip(names, schema, strict=True):
         if name in used or (name in wanted and (whole or is_single(field.type))):
-            names[name] = field.name
-    return names
+            carried.add(name)
+        if name in carried or name in roots:
+            stored[name] = field.name
+    return _Chosen(stored, fields, carried)
 
 
-def _unpacked(path: Path, names: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
+def _fields_within(fields: Iterable[pa.Field], before: Sequence[str] = ()) -> Iterator[tuple[str, list[str]]]:
+    """Yield the fields of objects, by names such as data.text, each with its place."""
+    for field in fields:
+        place = [*before, field.name]
+        if pa.types.is_struct(field.type):
+            yield from _fields_within(field.type, place)
+        elif before:
+            yield ".".join(place), place
+
+
+def _unpacked(path: Path, chosen: _Chosen, batches: Iterable[pa.RecordBatch]) -> Iterator[Batch]:
     """Yield batches with the numbers of their rows, and dictionaries written out. DataError if they are too large."""
     first = 1
     unpacked = 0
     most = _most_bytes(path)
     for batch in batches:
-        arrays = {name: plain(array) for name, array in zip(names, batch.columns, strict=True)}
+        arrays = chosen.of(batch.columns)
         unpacked += sum(array.nbytes for array in arrays.values())
         if unpacked > most:
             raise _unpacks_to_too_much(path)

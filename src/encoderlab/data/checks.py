@@ -6,11 +6,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from encoderlab.data.columns import NO, YES, Columns, Where, choices_named, flat, is_list, mapped_array, plain
+from encoderlab.data.columns import (
+    NO,
+    YES,
+    Columns,
+    Where,
+    choices_named,
+    flat,
+    is_list,
+    listed_names,
+    mapped_array,
+    plain,
+)
 from encoderlab.data.examples import JOINT, without_html
 from encoderlab.data.label_cells import NAMES_OF_LABELS
 from encoderlab.data.word_files import with_words
 from encoderlab.errors import DataError
+from encoderlab.settings import typed
 from encoderlab.system.messages import say
 
 LONGEST_TEXT = 10_000_000  # bytes in UTF-8: a novel has one, and tokenising ten takes seconds
@@ -114,8 +126,10 @@ def _texts(array: pa.Array, name: str, where: Where, columns: Columns) -> pa.Arr
         kind = pa.string()
         array = array.cast(kind)
     if not (types.is_string(kind) or types.is_large_string(kind)):
-        problem = f"Column {name!r} holds {array.type}, not text ({where(0)})"
-        raise DataError(problem, remedy=f"Choose another with {setting}=COLUMN")
+        fields = [f"{name}.{field.name}" for field in kind] if types.is_struct(kind) and not is_list(array) else []
+        holds = f"objects with the fields {listed_names(fields)}" if fields else str(array.type)
+        problem = f"Column {name!r} holds {holds}, not text ({where(0)})"
+        raise DataError(problem, remedy=f"Set {typed(setting, fields[0])}" if fields else f"Set {setting}=COLUMN")
     for_training = columns.setting.startswith("dataset.")
     if not for_training and not is_list(array):
         array = array.fill_null("")  # as an empty cell of csv, for which nothing is predicted

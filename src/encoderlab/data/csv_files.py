@@ -19,6 +19,7 @@ from encoderlab.data.checks import LONGEST_TEXT
 from encoderlab.data.columns import KNOWN_NAMES, Columns, are_numbers, distinct_names, listed, with_known_names
 from encoderlab.data.formats import Dialect, Format, Quoting, lines_of
 from encoderlab.data.headers import ROWS_LOOKED_AT, Header, header_of
+from encoderlab.data.other_formats import AS_R_WRITES_CSV
 from encoderlab.errors import DataError
 from encoderlab.system.messages import say_once
 
@@ -240,6 +241,7 @@ def _rows_of_width(path: Path, grammar: Grammar, header: Header, setting: str) -
     width = len(header.names)
     left_out = {*header.left_out, header.row}
     blank = 0  # the first blank line among the rows
+    is_first = True
     for first, cells, last in _csv_rows(path, grammar, setting):
         if first in left_out:
             continue
@@ -252,7 +254,10 @@ def _rows_of_width(path: Path, grammar: Grammar, header: Header, setting: str) -
         if len(cells) != width:
             has = f"{len(cells)} cell{'s' * (len(cells) != 1)}, the header has {width}"
             remedy = "Complete or remove the row, or put a cell with a delimiter or line break in double quotes"
+            if is_first and len(cells) == width + 1 and cells[0] == "1":  # the number of the row, without a name
+                remedy = AS_R_WRITES_CSV
             raise DataError(f"{path}, line {first} has {has}", remedy=remedy)
+        is_first = False
         yield first, cells, last
 
 

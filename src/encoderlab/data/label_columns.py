@@ -18,6 +18,8 @@ from encoderlab.errors import DataError
 from encoderlab.settings import typed_list
 from encoderlab.system.messages import say
 
+_MOST_LAST_ROWS = 5  # of a total and notes below a table
+
 
 def with_label_sets(
     rows: Mapping[str, RawRows], separator: str | None, names: Sequence[str], column: str
@@ -132,6 +134,8 @@ def with_one_spelling(
         counts.update(counts_of(part))
     spelling_of = one_spelling(counts, fixed)
     _say_spellings(train, counts, spelling_of, fixed, column)
+    if not is_list(train.labels):
+        _say_last_rows(train, counts)
     if not spelling_of:
         return dict(rows), {}
 
@@ -170,6 +174,23 @@ def _say_spellings(
         times = listed(f"{code!r} ({by_label[code]:,} times)" for code in codes)
         setting = shlex.quote(f"dataset.no_answer={typed_list(codes)}")
         say(f"{file}: column {column!r} has the label {times}. If that means no answer, set {setting}")
+
+
+def _say_last_rows(train: RawRows, counts: Mapping[str, int]) -> None:
+    """Say which rows at the end have labels of their own, as totals and legends below a table have."""
+    labels = train.labels
+    at_end = []
+    for row in range(len(labels) - 1, max(len(labels) - 2 - _MOST_LAST_ROWS, -1), -1):
+        if counts.get(labels[row].as_py()) != 1:
+            break
+        at_end.insert(0, row)
+    if not 0 < len(at_end) <= min(_MOST_LAST_ROWS, len(counts) // 2):
+        return
+    first = train.where(at_end[0])
+    text = str(train.table["text"][at_end[0]].as_py())
+    row = f"{first} ({text[:40]!r}, {labels[at_end[0]].as_py()!r})"
+    words = "is the last row, and has" if len(at_end) == 1 else f"is the first of {len(at_end)} at the end that have"
+    say(f"{row} {words} a label that no other row has: remove it if it is a total or a note")
 
 
 def refuse_splits_without_labels(rows: Mapping[str, RawRows]) -> None:

@@ -45,6 +45,9 @@ _TEXT = (
     (rb"\s*(%.*\n\s*)*@[A-Za-z]+\s*\{", "a BibTeX file", "Export the references as csv"),
     (rb"WARC/", "a web archive (WARC)", _AS_TABLE),
 )
+AS_R_WRITES_CSV = "In R, save it by write.csv(data, 'rows.csv', row.names = FALSE)"
+# A header of quoted names with blanks between them, and a row that begins in the same way.
+_TABLE_OF_R = rb"""(?:\xef\xbb\xbf)?"[^"\r\n]*"(?: "[^"\r\n]*")+\r?\n(?:"[^"\r\n]*"|-?[0-9.]+|NA) ["0-9N-]"""
 _BY_SUFFIX = {
     ".yaml": ("YAML", "Save it as JSON: an array of objects"),
     ".yml": ("YAML", "Save it as JSON: an array of objects"),
@@ -58,8 +61,8 @@ _BY_SUFFIX = {
     ".npy": ("an array of NumPy", _AS_TABLE),
     ".npz": ("arrays of NumPy", _AS_TABLE),
     ".pkl": ("a pickle of Python, which may run code", "Save it as csv or parquet"),
-    ".rds": ("a file of R", "Save it in R by write.csv(data, 'rows.csv', row.names = FALSE)"),
-    ".rdata": ("a file of R", "Save it in R by write.csv(data, 'rows.csv', row.names = FALSE)"),
+    ".rds": ("a file of R", AS_R_WRITES_CSV),
+    ".rdata": ("a file of R", AS_R_WRITES_CSV),
     ".xz": ("compressed by xz", "Unpack it with xz -d, or compress it with gzip"),
     ".numbers": ("a workbook of Numbers", "Export it as xlsx or csv"),
     ".gsheet": ("a link to a Google sheet", "Download the sheet as xlsx or csv"),
@@ -89,6 +92,8 @@ def refuse_other(path: Path, *, is_workbook: bool = False, is_binary: bool = Fal
     if not what and path.suffix.lower() in (".csv", ".tsv", ".json", ".jsonl"):
         pages = ((kind, way_out) for pattern, kind, way_out in _PAGES if re.match(pattern, start))
         what, remedy = next(pages, ("", ""))
+    if not what and not is_workbook and re.match(_TABLE_OF_R, start):
+        what, remedy = "a table with blanks between its cells, as R's write.table writes it", AS_R_WRITES_CSV
     if what:
         raise DataError(f"{path} is {what}", remedy=remedy)
     if is_workbook:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from encoderlab.errors import DataError
-from encoderlab.system.messages import say
+from encoderlab.system.messages import name_file, say
 
 _STARTS = {b"PAR1": ".parquet", b"PK\3\4": ".xlsx", b"{": ".jsonl", b"[": ".json"}  # of files; others are csv
 _copies: list[TemporaryDirectory[str]] = []  # removed when the process ends
@@ -47,7 +47,10 @@ def _copied(path: Path) -> Path:
     if not start:
         raise DataError(f"{path} is empty", remedy="A pipe can be read only once: give the rows again")
     if path.suffix:
+        name_file(str(copy), str(path))
         return copy
     extension = next((ending for first, ending in _STARTS.items() if start.startswith(first)), ".csv")
     say(f"{path}: read as {extension.removeprefix('.')}")
-    return copy.rename(copy.with_suffix(extension))
+    copy = copy.rename(copy.with_suffix(extension))
+    name_file(str(copy), str(path))
+    return copy

@@ -15,6 +15,7 @@ from typing import Any
 from encoderlab.data.columns import Columns
 from encoderlab.data.csv_files import grammar_of, header_of_file
 from encoderlab.data.formats import LIBRARY_OF, Dialect, Format, encoding_of
+from encoderlab.system.messages import as_named
 
 _MOST_NAMES = 12
 ENCODINGS = {"utf-8-sig": "UTF-8", "utf-16": "UTF-16", "cp1252": "Windows-1252"}
@@ -45,7 +46,7 @@ class Reading:
         others = self.not_read[:_MOST_NAMES] + ["..."] * (len(self.not_read) > _MOST_NAMES)
         spellings = [f"{other!r} as {label!r}" for other, label in self.spellings.items()]
         lines = [
-            ("file", self.file),
+            ("file", as_named(self.file)),
             ("container", self.container),
             ("header", self.header),
             ("texts", " and ".join(self.texts)),

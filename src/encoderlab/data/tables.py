@@ -41,6 +41,7 @@ _DOCUMENTS_AT_A_TIME = 100
 _CHARACTERS_AT_A_TIME = 2**26
 _MANY_CELLS = 1_000_000  # of rows that have few of the columns, from which on these are refused
 _LINES_LOOKED_AT = 100
+_LARGEST = 2**63 - 1  # of the numbers that a column of whole numbers holds
 _MOST_TIMES = 100  # as many cells as the rows have
 _UNFIT = (pa.ArrowException, OverflowError, UnicodeEncodeError)  # of values that do not fit a type
 
@@ -183,6 +184,7 @@ def read_batches(path: Path, kind: Format, columns: Columns, dialect: Dialect) -
         if not names:
             first, record = group[0]
             names = columns.to_read(list(record), place(first))
+            _refuse_invalid_names(names, place(first))
 
         # A row of a million columns, before a million rows of one, would take a cell for each of them.
         n_cells += len(names) * len(group)
@@ -203,6 +205,15 @@ def read_batches(path: Path, kind: Format, columns: Columns, dialect: Dialect) -
                 kinds[name] = _type_of(values, is_text=name in used)
             batch[name] = _array(values, kinds[name], name, where)
         yield numbers, batch
+
+
+def _refuse_invalid_names(names: Iterable[str], where: str) -> None:
+    """Raise DataError for the name of a column that is no valid Unicode, as JSON may have it."""
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise DataError(f"{where} has a column {name!r}", allowed="names of valid Unicode") from None
 
 
 def _n_characters(record: Record) -> int:
@@ -251,6 +262,8 @@ def _type_of(values: list[Any], *, is_text: bool) -> pa.DataType | None:
     if is_text:
         return pa.list_(pa.string()) if known and isinstance(known[0], list) else pa.large_string()
     kinds = {type(value) for value in known}
+    if int in kinds and any(abs(value) > _LARGEST for value in known if type(value) is int):
+        return None
     return next((kind for kind, allowed in _VALUES_OF.items() if kinds <= allowed), None)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from encoderlab.data.columns import Columns, MissingColumnError, distinct_names, listed
 from encoderlab.data.headers import AUTO, ROWS_LOOKED_AT, Header, header_of
 from encoderlab.data.workbook_trial import refuse_without_memory
-from encoderlab.data.xlsx_parts import MOST_ROWS, WIDEST_GAP, Place, cells_without_value, checked
+from encoderlab.data.xlsx_parts import MOST_ROWS, WIDEST_GAP, Place, cells_without_value, checked, padded_numbers
 from encoderlab.errors import DataError, UserError, closest, one_line
 from encoderlab.system.messages import say_once
 
@@ -97,18 +97,21 @@ def sheet_grid(path: Path, name: str) -> Sheet:
     merged: dict[int, set[int]] = {}
     for (first, column), (last, _) in sheet.merged_cell_ranges or []:
         merged.setdefault(column, set()).update(range(first + 2, min(last + 1, MOST_ROWS) + 1))
-    without_value = cells_without_value(path, name) if _is_xlsx(path) else {}
-    return Sheet(_checked_rows(path, _grid(sheet), merged, without_value), merged)
+    known: dict[Place, Any] = {}  # what python-calamine does not tell
+    if _is_xlsx(path):
+        reasons = cells_without_value(path, name)
+        known = {place: NoValue(reason) for place, reason in reasons.items()} | padded_numbers(path, name)
+    return Sheet(_checked_rows(path, _grid(sheet), merged, known), merged)
 
 
 def _checked_rows(
-    path: Path, grid: Iterator[Row], merged: dict[int, set[int]], without_value: dict[Place, str]
+    path: Path, grid: Iterator[Row], merged: dict[int, set[int]], known: dict[Place, Any]
 ) -> Iterator[Row]:
-    """Yield the rows of a grid that are not blank, with the values of merged cells and cells without a value."""
+    """Yield the rows of a grid that are not blank, with the values of merged cells, and those that are `known`."""
     above: dict[int, Any] = {}  # the value of the merged cells of a column
-    reasons: dict[int, dict[int, NoValue]] = {}
-    for (number, column), reason in without_value.items():
-        reasons.setdefault(number, {})[column - 1] = NoValue(reason)
+    known_in_row: dict[int, dict[int, Any]] = {}
+    for (number, column), value in known.items():
+        known_in_row.setdefault(number, {})[column - 1] = value
     n_characters = 0
     for number, cells in grid:
         where = f"{path}, row {number}"
@@ -119,7 +122,7 @@ def _checked_rows(
         if n_characters > _MOST_CHARACTERS or max(lengths, default=0) > _LONGEST_CELL:
             allowed = f"{_LONGEST_CELL:,} characters in a cell"
             raise DataError(f"{where} is larger than Excel writes", allowed=allowed)
-        for column, value in reasons.get(number, {}).items():
+        for column, value in known_in_row.get(number, {}).items():
             cells[column] = value
         if not any(cell != "" for cell in cells):
             continue

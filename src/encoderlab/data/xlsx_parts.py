@@ -41,6 +41,9 @@ _FORMULA = re.compile(
 _ERROR = re.compile(
     rb"""<(?:\w+:)?c\b([^>]*\bt=["']e["'][^>]*)>(?:(?!</(?:\w+:)?c>).)*?<(?:\w+:)?v\s*>([^<]*)<""", re.S
 )
+_ZEROS = re.compile(r"0{2,}")  # a number format, such as 000, in which 7 is shown as 007
+_NUMBER = re.compile(rb"<(?:\w+:)?c\b([^>]*)>\s*<(?:\w+:)?v\s*>([0-9]+)<")
+_STYLE = re.compile(rb"""\bs=["']([0-9]+)["']""")
 _IS_TEXT = re.compile(rb"""\bt=["']str["']""")
 
 Place = tuple[int, int]  # row and column, both from 1
@@ -198,6 +201,41 @@ def cells_without_value(path: Path, sheet: str) -> dict[Place, str]:
         are_zero = {*values.values()} <= {None, b"0"}
         without |= {(row, column): "formula" for row, value in values.items() if value is None or are_zero}
     return without | errors
+
+
+def padded_numbers(path: Path, sheet: str) -> dict[Place, str]:
+    """Return the whole numbers of a sheet that are shown with leading zeros, such as codes and ids, as they are shown.
+
+    python-calamine does not tell the format of a cell.
+    """
+    name = part_of(path, sheet)
+    shown = {}
+    with zipfile.ZipFile(path) as parts:
+        widths = _widths_of_styles(parts)
+        if not widths or name not in parts.namelist():
+            return {}
+        for cells in _whole_cells(parts, name):
+            for found in _NUMBER.finditer(cells):
+                style = _STYLE.search(found[1])
+                width = widths.get(int(style[1]), 0) if style else 0
+                if len(found[2]) < width:
+                    shown[_place_of(found[1])] = found[2].decode().zfill(width)
+    return shown
+
+
+def _widths_of_styles(parts: zipfile.ZipFile) -> dict[int, int]:
+    """Return how many digits the styles of cells show at least, by their numbers, for those whose format is zeros."""
+    try:
+        styles = ElementTree.fromstring(parts.read("xl/styles.xml"))
+    except (KeyError, ElementTree.ParseError):
+        return {}
+    widths_of_formats = {}
+    for element in styles.iter():
+        if element.tag.endswith("}numFmt") and _ZEROS.fullmatch(element.get("formatCode", "")):
+            widths_of_formats[element.get("numFmtId")] = len(element.get("formatCode", ""))
+    cells = next((element for element in styles if element.tag.endswith("}cellXfs")), ())
+    widths = {number: widths_of_formats.get(style.get("numFmtId"), 0) for number, style in enumerate(cells)}
+    return {number: width for number, width in widths.items() if width}
 
 
 def _whole_cells(parts: zipfile.ZipFile, name: str) -> Iterator[bytes]:

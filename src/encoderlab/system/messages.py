@@ -21,7 +21,22 @@ SECONDS = 30.0  # between such lines
 
 def say(line: str) -> None:
     """Print a line."""
-    print(f"encoderlab: {line}", file=sys.stderr)
+    print(f"encoderlab: {as_named(line)}", file=sys.stderr)
+
+
+_NAMES: dict[str, str] = {}  # of files that users know by another name than their path
+
+
+def name_file(path: str, name: str) -> None:
+    """Let messages name the file at `path` as its user does, such as a pipe, of which a copy is read."""
+    _NAMES[path] = name
+
+
+def as_named(text: str) -> str:
+    """Return a text with the files that it mentions as their users name them."""
+    for path, name in _NAMES.items():
+        text = text.replace(path, name)
+    return text
 
 
 def print_lines(*lines: str) -> None:

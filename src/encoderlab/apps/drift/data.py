@@ -30,6 +30,7 @@ from encoderlab.reports.blocks import json_safe
 from encoderlab.runs.load_data import TextTokens
 from encoderlab.runs.settle import Facts, settle_length
 from encoderlab.system.files import written_whole
+from encoderlab.system.messages import as_named
 from encoderlab.tasks.task import Task
 
 COUNTED_ROWS = 100_000  # per split, spread evenly, to count tokens of: more would not change the numbers shown
@@ -65,7 +66,7 @@ def data(config: DataConfig) -> None:
 
 def _print(facts: Mapping[str, Any], show: Callable[[Mapping[str, Any], TextIO], None], config: DataConfig) -> None:
     if config.format is TableFormat.json:
-        print(json.dumps(json_safe(facts), indent=2, ensure_ascii=False))
+        print(as_named(json.dumps(json_safe(facts), indent=2, ensure_ascii=False)))
     else:
         show(facts, sys.stdout)
 
@@ -226,8 +227,8 @@ def _odd(oddity: Oddity, by_name: Mapping[str, Split], name: str) -> dict[str, A
     other = by_name[oddity.like_split or name]
     shown = []
     for place, row in enumerate(oddity.rows[:ODD_SHOWN].tolist()):
-        facts = {"where": split.where(row), "text": _shortened(text_of(split[row]))}
-        shown.append(facts if oddity.like is None else facts | {"like": other.where(int(oddity.like[place]))})
+        facts = {"where": as_named(split.where(row)), "text": _shortened(text_of(split[row]))}
+        shown.append(facts if oddity.like is None else facts | {"like": as_named(other.where(int(oddity.like[place])))})
     return {"kind": oddity.kind, "count": len(oddity.rows), "first": shown}
 
 
@@ -241,7 +242,7 @@ def _example(split: Split, row: int, task: Task) -> dict[str, Any]:
     rows = task.rows(tokenize_examples([example], task.tokenizer))
     ids = rows.format.gather(rows.store, np.arange(1)).ids
     return {
-        "where": split.where(row),
+        "where": as_named(split.where(row)),
         "label": _label_of(example, task.labels),
         "text": _shortened(text_of(example)),
         "pieces": task.tokenizer.pieces(ids[:MOST_PIECES]),
