@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from encoderlab.errors import SettingError
+from encoderlab.errors import DataError, SettingError
 
 TOPICS = {
     "money": ["pay my bill", "send money to my bank", "what is my balance", "open a savings account"],
@@ -206,3 +206,15 @@ def test_the_lines_of_the_next_round_run(command, texts, capsys):
     command(*shlex.split(train), "training.steps=1", "baselines=false", "run_dir=run")
     environment = json.loads((texts.with_name("run") / "environment.json").read_text(encoding="utf-8"))
     assert sum(split["rows"] for split in environment["dataset"]["splits"].values()) == 16
+
+
+def test_objects_stand_for_labels_by_their_names(command, tmp_path, capsys):
+    rows = [
+        {"text": text, "label": {"name": topic, "id": 1} if n % 2 else None} for n, (text, topic) in enumerate(TEXTS)
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command("select", "a.jsonl", "n=4", "output=o.csv")
+    shown = capsys.readouterr().err
+    assert all(f"{topic} " in shown for topic in TOPICS) and "{" not in shown
+    with pytest.raises(DataError, match="label.name"):
+        command("select", "a.jsonl", "n=4", "output=p.csv", "label_column=label.name")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from encoderlab.apps.labelling.settings import PoolConfig
 from encoderlab.data.examples import Split, key_of
 from encoderlab.data.files import read_unlabelled
 from encoderlab.data.formats import Format, format_of, paths_of
+from encoderlab.data.label_cells import name_of
 from encoderlab.data.remote import local_file
 from encoderlab.data.selected import SELECTED, Reason
 from encoderlab.errors import DataError, SettingError
@@ -25,6 +27,7 @@ from encoderlab.models.row_files import Row, Types, types_of
 from encoderlab.reports.predictions import carried_names, cell
 
 _ROWS_AT_A_TIME = 1000
+_WITH_OBJECTS = (Format.json, Format.jsonl, Format.parquet, Format.arrow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +124,24 @@ def _read_file(path: Path, config: PoolConfig, model: Model, *, labelled: bool =
     file = inputs.new_file(path, config, model)
     cells = file.cells
     text = file.text
-    label = _label_column(path, cells, config, model)
-    if labelled and label not in cells:
-        problem = f"{path} has no column {label!r} of labels"
-        raise DataError(problem, allowed=", ".join(cells), remedy="Set label_column=COLUMN")
     pair = file.text_pair
+    split = read_unlabelled(path, text=text, text_pair=pair, words=False, dialect=file.dialect, cache_dir=config.cache)
+
+    # Labels are in a column; an object in it stands for a label by its name.
+    carried = [] if split.carried is None else split.carried.column_names
+    own_columns = {name: cells.get(name, ()) for name in carried} or cells
+    label = _label_column(path, own_columns, config, model)
+    is_field = label in cells and label not in own_columns
+    if is_field or (labelled and label not in own_columns):
+        problem = f"{path} has no column {label!r} of labels"
+        raise DataError(problem, allowed=", ".join(own_columns), remedy="Set label_column=COLUMN")
     text_columns = [text] if isinstance(text, str) else list(text)
     if label in {SELECTED, pair, *text_columns}:
         problem = f"{label!r} cannot be the column of labels: texts, or why a row was chosen, are in it"
         raise SettingError(problem, remedy="Set label_column=NAME")
-    split = read_unlabelled(path, text=text, text_pair=pair, words=False, dialect=file.dialect, cache_dir=config.cache)
-    labels = list(_column(split, label)) if label in cells else [""] * len(split)
+    labels = list(_column(split, label)) if label in own_columns else [""] * len(split)
+    if file.kind in _WITH_OBJECTS:
+        labels = [_name_of_object(path, label, value) for value in labels]
     marks = list(_column(split, SELECTED)) if SELECTED in cells else [""] * len(split)
     if not {*marks} <= {"", *(reason.value for reason in Reason)}:  # a column of the user's
         marks = [""] * len(split)
@@ -171,6 +181,17 @@ def _as_label(value: Any) -> str:
             return ""
         value = int(value) if value.is_integer() else value
     return str(cell(value)).strip()
+
+
+def _name_of_object(path: Path, column: str, cell: str) -> str:
+    """Return the label that an object stands for, and any other as it is. Raises DataError if it has no name."""
+    try:
+        name = name_of(json.loads(cell)) if cell.startswith("{") else cell
+    except ValueError:
+        return cell
+    if not isinstance(name, str):
+        raise DataError(f"{path} has {cell[:60]} as a label in column {column!r}", remedy="Set label_column=COLUMN")
+    return name
 
 
 def _taken_over(
