@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,11 @@ _DEEPEST = 3  # objects around a table
 
 def json_records(path: Path, kind: Format, encoding: str) -> Iterator[Record]:
     """Yield the objects of a document, or the one in each line. Raises DataError for what is no table."""
-    lines = lines_of(path, encoding)
     if kind is Format.jsonl:
-        yield from _objects_in_lines(path, lines)
+        yield from _objects_in_lines(path, lines_of(path, encoding))
         return
-    rows = _rows_of(path, _document(path, "".join(lines)))
+    stat = path.stat()
+    rows = _rows_of(path, _document(path, encoding, stat.st_size, stat.st_mtime_ns))
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, dict):
             raise DataError(
@@ -56,8 +57,13 @@ def _objects_in_lines(path: Path, lines: Iterable[str]) -> Iterator[Record]:
         yield number, value
 
 
-def _document(path: Path, text: str) -> Any:
-    """Return what a document holds; of objects one after another, the list of them."""
+@lru_cache(maxsize=1)
+def _document(path: Path, encoding: str, size: int, modified: int) -> Any:  # noqa: ARG001
+    """Return what a document holds; of objects one after another, the list of them.
+
+    It stays in memory, because its columns are often guessed before its rows are read, until it is forgotten.
+    """
+    text = "".join(lines_of(path, encoding))
     values = []
     at = _after_blanks(text, 0)
     try:
@@ -68,6 +74,11 @@ def _document(path: Path, text: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise _not_json(path, text, error) from error
     return values[0] if len(values) == 1 else values
+
+
+def forget_document() -> None:
+    """Free the memory of the document that was read last."""
+    _document.cache_clear()
 
 
 def _constant(name: str) -> float | None:

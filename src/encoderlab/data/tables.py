@@ -28,11 +28,11 @@ from encoderlab.data.conll_files import conll_sentences
 from encoderlab.data.csv_files import separated_rows
 from encoderlab.data.examples import grouped, stored
 from encoderlab.data.formats import Dialect, Format, encoding_of, lines_of, text_lines
-from encoderlab.data.json_files import json_records, with_columns
+from encoderlab.data.json_files import forget_document, json_records, with_columns
 from encoderlab.data.references import reference_rows
 from encoderlab.data.sentence_tables import as_sentences
 from encoderlab.data.statistics_files import statistics_rows
-from encoderlab.data.workbooks import sheet_of, sheet_rows
+from encoderlab.data.workbooks import forget_workbook, sheet_of, sheet_rows
 from encoderlab.errors import DataError
 from encoderlab.system.messages import progress_bar, say
 
@@ -85,6 +85,10 @@ def read_table(path: Path, kind: Format, columns: Columns, dialect: Dialect, fol
         with_text = replace(columns, as_text=columns.as_text | {mixed.column})
         return read_table(path, kind, with_text, dialect, folder)
     kept_rows.say_which_are_left_out()
+    if kind is Format.excel:
+        forget_workbook()
+    if kind is Format.json:
+        forget_document()
     lines = kept_rows.lines
     return RawRows(table, lambda row: place(lines[row]))
 

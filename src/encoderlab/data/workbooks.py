@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,16 +56,15 @@ def sheet_of(path: Path, sheet: str | None, columns: Columns) -> str:
     the sheets.
     """
     setting = columns.sibling("sheet")
-    with _opened(path) as book:
-        sheets = [one.name for one in book.sheets_metadata if _holds_cells(one)]
-        if sheet is not None and sheet not in sheets:
-            near = closest(sheet, sheets)
-            remedy = f"Set {setting}={near!r}" if near else f"Set {setting}=SHEET"
-            raise DataError(f"{path} has no sheet {sheet!r}", allowed=quoted(sheets), remedy=remedy)
-        if sheet is not None or len(sheets) == 1:
-            return sheet or sheets[0]
-        visible = [one.name for one in book.sheets_metadata if _holds_cells(one) and _is_visible(one)]
-        headers = {name: _names(book, name, columns) for name in visible}
+    book = _book_of(path)
+    sheets = [one.name for one in book.metadata if _holds_cells(one)]
+    if sheet is not None and sheet not in sheets:
+        near = closest(sheet, sheets)
+        remedy = f"Set {setting}={near!r}" if near else f"Set {setting}=SHEET"
+        raise DataError(f"{path} has no sheet {sheet!r}", allowed=quoted(sheets), remedy=remedy)
+    if sheet is not None or len(sheets) == 1:
+        return sheet or sheets[0]
+    headers = {name: _names(book.sheet(name), columns) for name in book.visible}
     needed = {*columns.by_setting().values()}
     named = f" with the columns {listed(sorted(needed))}" if needed else ""
     with_columns = [title for title, header in headers.items() if needed <= {*header}]
@@ -81,8 +81,7 @@ def sheet_of(path: Path, sheet: str | None, columns: Columns) -> str:
 
 def sheet_names(path: Path) -> list[str]:
     """Return the names of a workbook's visible sheets."""
-    with _opened(path) as book:
-        return [sheet.name for sheet in book.sheets_metadata if _holds_cells(sheet) and _is_visible(sheet)]
+    return _book_of(path).visible
 
 
 def quoted(sheets: Collection[str]) -> str:
@@ -92,16 +91,12 @@ def quoted(sheets: Collection[str]) -> str:
 
 def sheet_grid(path: Path, name: str) -> Sheet:
     """Return a sheet as a grid. Raises DataError for what no spreadsheet program writes."""
-    with _opened(path) as book:
-        sheet = book.get_sheet_by_name(name)
+    book = _book_of(path)
+    sheet = book.sheet(name)
     merged: dict[int, set[int]] = {}
     for (first, column), (last, _) in sheet.merged_cell_ranges or []:
         merged.setdefault(column, set()).update(range(first + 2, min(last + 1, MOST_ROWS) + 1))
-    known: dict[Place, Any] = {}  # what python-calamine does not tell
-    if _is_xlsx(path):
-        reasons = cells_without_value(path, name)
-        known = {place: NoValue(reason) for place, reason in reasons.items()} | padded_numbers(path, name)
-    return Sheet(_checked_rows(path, _grid(sheet), merged, known), merged)
+    return Sheet(_checked_rows(path, _grid(sheet), merged, book.known_cells(name)), merged)
 
 
 def _checked_rows(
@@ -197,6 +192,56 @@ def _without_value(where: str, column: str, cell: NoValue, *, is_used: bool) -> 
     raise DataError(f"{where} has the error {cell.reason} in column {column!r}", remedy=remedy)
 
 
+class _Book:
+    """A workbook whose sheets are read once: to guess its columns, and then for its rows."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._sheets: dict[str, CalamineSheet] = {}
+        self._known: dict[str, dict[Place, Any]] = {}
+        with _opened(path) as book:
+            self.metadata = book.sheets_metadata
+            self.visible = [one.name for one in self.metadata if _holds_cells(one) and _is_visible(one)]
+            if len(self.visible) == 1:  # which is read in any case
+                self._sheets[self.visible[0]] = book.get_sheet_by_name(self.visible[0])
+
+    def sheet(self, name: str) -> CalamineSheet:
+        """Return a sheet. Raises DataError if it cannot be read."""
+        if name not in self._sheets:
+            with _opened(self._path) as book:
+                self._sheets[name] = book.get_sheet_by_name(name)
+        return self._sheets[name]
+
+    def known_cells(self, name: str) -> dict[Place, Any]:
+        """Return the cells of a sheet of which python-calamine does not tell what a spreadsheet program shows."""
+        if name not in self._known:
+            self._known[name] = {}
+            if _is_xlsx(self._path):
+                reasons = cells_without_value(self._path, name)
+                without = {place: NoValue(reason) for place, reason in reasons.items()}
+                self._known[name] = without | padded_numbers(self._path, name)
+        return self._known[name]
+
+
+def _book_of(path: Path) -> _Book:
+    """Return a workbook, which stays in memory until another is read, or it is forgotten. Raises DataError."""
+    try:
+        stat = path.stat()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+    return _read_book(path, stat.st_size, stat.st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _read_book(path: Path, size: int, modified: int) -> _Book:  # noqa: ARG001
+    return _Book(path)
+
+
+def forget_workbook() -> None:
+    """Free the memory of the workbook that was read last."""
+    _read_book.cache_clear()
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[CalamineWorkbook]:
     """Give a workbook. Raises DataError for a file that is none, or that unpacks to too much."""
@@ -267,9 +312,9 @@ def _header(rows: Sequence[Row], columns: Columns, choice: str = AUTO) -> Header
     return replace(header, names=names)
 
 
-def _names(book: CalamineWorkbook, sheet: str, columns: Columns) -> list[str]:
+def _names(sheet: CalamineSheet, columns: Columns) -> list[str]:
     """Return the names of the columns of a sheet."""
-    return _header(list(islice(_grid(book.get_sheet_by_name(sheet)), ROWS_LOOKED_AT)), columns).names
+    return _header(list(islice(_grid(sheet), ROWS_LOOKED_AT)), columns).names
 
 
 def _carried(value: Any) -> Any:
