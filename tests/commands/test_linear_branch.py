@@ -197,6 +197,12 @@ def test_format_huggingface_says_that_it_leaves_the_branch_out(classes_run, comm
     assert probabilities(exported, ["warm film"]) == pytest.approx(probabilities(network, ["warm film"]), abs=1e-4)
 
 
+def ngrams_of(about, **change):
+    """Return the setting of a description with other n-grams."""
+    setting = about["setting"]
+    return {"setting": setting | {"ngrams": setting["ngrams"] | change}}
+
+
 DAMAGE = {
     "a weight above 1": {"weight": 2},
     "no temperature": {"temperature": 0},
@@ -205,14 +211,24 @@ DAMAGE = {
     "an unknown analyzer": {"setting": {"ngrams": {"analyzer": "shell", "shortest": 1, "longest": 2}}},
     "a vocabulary of one": {"vocabulary": ["warm"]},
     "n-grams that are none": {"vocabulary": [[]]},
+    "a vocabulary cut by one": lambda about: {"vocabulary": about["vocabulary"][1:]},
+    "an n-gram twice": lambda about: {"vocabulary": [*about["vocabulary"][1:], about["vocabulary"][-1]]},
+    "an n-gram that is a number": lambda about: {"vocabulary": [*about["vocabulary"][1:], 3]},
+    "n-grams of half a word": lambda about: ngrams_of(about, shortest=1.5),
+    "a third kind of n-grams": lambda about: ngrams_of(about, beside=ngrams_of(about, beside={"analyzer": "word"})),
+    "a weight without end": {"weight": 10**400},
+    "a temperature that leaves no logits": {"temperature": 1e-300},
     "facts that are none": {"facts": 3},
+    "facts without scores": {"facts": {"score": "accuracy", "splits": {"validation": {"network": "x"}}}},
+    "a threshold that is none": {"facts": {"network_thresholds": {"threshold": "high"}}},
 }
 
 
 @pytest.mark.parametrize("change", DAMAGE.values(), ids=DAMAGE)
 def test_a_damaged_description_is_refused(change, classes_run, command, tmp_path):
     model = shutil.copytree(classes_run / "model", tmp_path / "model")
-    content = json.loads((model / "linear.json").read_text()) | change
+    content = json.loads((model / "linear.json").read_text())
+    content |= change(content) if callable(change) else change
     (model / "linear.json").write_text(json.dumps(content))
     (model / "manifest.json").unlink()
     with pytest.raises(UserError) as refused:
@@ -220,15 +236,35 @@ def test_a_damaged_description_is_refused(change, classes_run, command, tmp_path
     assert str(refused.value).isprintable()
 
 
-@pytest.mark.parametrize("content", [b"", b"\x80\x04\x95pickle", None])
-def test_damaged_arrays_are_refused(content, classes_run, command, tmp_path):
+ARRAYS = {
+    "weights that are no numbers": lambda arrays: {"weights": arrays["weights"] * np.float16(np.nan)},
+    "endless weights": lambda arrays: {"weights": np.full(arrays["weights"].shape, 3e38, np.float32)},
+    "weights of too few n-grams": lambda arrays: {"weights": arrays["weights"][1:].copy()},
+    "weights turned on their side": lambda arrays: {"weights": arrays["weights"].T.copy()},
+    "one class of two": lambda arrays: {
+        "weights": arrays["weights"][:, :1].copy(),
+        "intercept": arrays["intercept"][:1],
+    },
+    "an intercept of another shape": lambda arrays: {"intercept": arrays["intercept"][:, None].copy()},
+    "whole numbers": lambda arrays: {"weights": arrays["weights"].astype(np.int64)},
+    "n-grams without weight": lambda arrays: {"idf": arrays["idf"] * 0},
+}
+
+
+@pytest.mark.parametrize("change", ARRAYS.values(), ids=ARRAYS)
+def test_arrays_that_cannot_be_those_of_a_branch_are_refused(change, classes_run, command, tmp_path):
     model = shutil.copytree(classes_run / "model", tmp_path / "model")
-    file = model / "linear.safetensors"
-    if content is None:
-        arrays = load_file(file)
-        save_file(arrays | {"intercept": arrays["intercept"] * np.nan}, file)
-    else:
-        file.write_bytes(content)
+    arrays = load_file(model / "linear.safetensors")
+    save_file(arrays | change(arrays), model / "linear.safetensors")
+    (model / "manifest.json").unlink()
+    with pytest.raises(DataError):
+        command("predict", f"run={model}", "text=warm")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80\x04\x95pickle"])
+def test_a_file_that_holds_no_arrays_is_refused(content, classes_run, command, tmp_path):
+    model = shutil.copytree(classes_run / "model", tmp_path / "model")
+    (model / "linear.safetensors").write_bytes(content)
     (model / "manifest.json").unlink()
     with pytest.raises(DataError):
         command("predict", f"run={model}", "text=warm")

@@ -98,11 +98,15 @@ class LinearModel:
         setting = dict(description["setting"])
         setting["ngrams"] = NGrams.from_description(setting["ngrams"])
         names = description["vocabulary"]
+        if not isinstance(names, list) or not {*map(type, names)} <= {str}:
+            raise TypeError("the vocabulary is not a list of n-grams")
         vocabulary = {name: column for column, name in enumerate(names)}
         tfidf = TfIdf(setting["ngrams"], vocabulary, arrays["idf"])
         model = cls(description["kind"], Setting(**setting), tfidf, arrays["weights"], arrays["intercept"])
-        shapes = [(len(vocabulary),), (model.setting.n_features(len(names)), len(model.intercept))]
-        if [model.tfidf.idf.shape, model.weights.shape] != shapes or len(vocabulary) != len(names):
+        n_outputs = len(model.intercept)
+        shapes = [(len(vocabulary),), (model.setting.n_features(len(names)), n_outputs), (n_outputs,)]
+        own_shapes = [model.tfidf.idf.shape, model.weights.shape, model.intercept.shape]
+        if own_shapes != shapes or len(vocabulary) != len(names):
             raise ValueError(f"the arrays of a linear model have shapes that do not suit {len(names)} n-grams")
         return model
 

@@ -51,10 +51,11 @@ class NGrams:
     def from_description(cls, description: Mapping[str, Any]) -> NGrams:
         """Return the n-grams of which `dataclasses.asdict` made this. Raises TypeError or ValueError for others."""
         beside = description.get("beside")
-        ngrams = cls(**{**description, "beside": None if beside is None else cls.from_description(beside)})
-        if ngrams.beside is not None and ngrams.beside.beside is not None:
+        if beside is None:
+            return cls(**description)
+        if beside.get("beside") is not None:
             raise ValueError("more than two kinds of n-grams")
-        return ngrams
+        return cls(**{**description, "beside": cls(**beside)})
 
     def counted(self, texts: Iterable[str]) -> tuple[csr_array, list[str]]:
         """Return how often each n-gram occurs in each text, [texts, n-grams], and the n-grams."""

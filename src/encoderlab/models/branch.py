@@ -15,8 +15,7 @@ StringNormalizer does to words depends on the machine, where onnxruntime fails w
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -27,7 +26,7 @@ import torch
 from torch import Tensor
 
 from encoderlab.data.examples import Example, in_lists, texts_of
-from encoderlab.errors import DataError, one_line
+from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.exchange.weights import read_config, read_weights
 from encoderlab.metrics.pooling import pooled
 from encoderlab.tasks.task import Task
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
 
 LARGEST = 5_000_000  # bytes of a branch in a model folder
 LONGEST = 10  # items of an n-gram: the cost of reading a text grows with them
+GREATEST = 1e30  # a number in a branch, of which sums do not overflow
+TEMPERATURES = (0.01, 100.0)
 AT_A_TIME = 5_000  # texts whose n-grams are in memory
 THRESHOLDS = ("threshold", "thresholds")  # of classes and of several labels, in the settings of a task
 DESCRIPTION = "linear.json"  # the files of a model folder: n-grams and settings, and the arrays
@@ -107,19 +108,45 @@ def read_branch(folder: Path, task: Task) -> LinearBranch | None:
     try:
         model = LinearModel.from_parts(about, arrays)
         for ngrams in filter(None, (model.setting.ngrams, model.setting.ngrams.beside)):
-            if ngrams.analyzer not in get_args(Analyzer) or not 1 <= ngrams.shortest <= ngrams.longest <= LONGEST:
+            lengths = (ngrams.shortest, ngrams.longest)
+            are_counts = all(isinstance(length, int) for length in lengths)
+            if (
+                ngrams.analyzer not in get_args(Analyzer)
+                or not are_counts
+                or not 1 <= lengths[0] <= lengths[1] <= LONGEST
+            ):
                 raise ValueError(f"it reads {ngrams}")
         branch = LinearBranch(model, float(about["weight"]), float(about["temperature"]), dict(about["facts"]))
+        _check_numbers(branch, arrays)
+        _check_facts(branch, task)
         if (model.kind, len(model.intercept)) != (task.heads.sequence_target, task.heads.sequence_classes):
             raise ValueError(f"it predicts a {model.kind} with {len(model.intercept)} outputs")
-        if not (0 < branch.weight <= 1 and 0 < branch.temperature < math.inf):
-            raise ValueError(f"its weight is {branch.weight:g} and its temperature {branch.temperature:g}")
-        if not all(np.isfinite(array).all() for array in arrays.values()):
-            raise ValueError("its numbers are not finite")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, SettingError) as error:
         problem = f"{folder / DESCRIPTION} is damaged: {one_line(str(error))[:200]}"
         raise DataError(problem, remedy="Use another copy") from None
     return branch
+
+
+def _check_numbers(branch: LinearBranch, arrays: Mapping[str, np.ndarray]) -> None:
+    """Raise ValueError for numbers from which no probability can be computed."""
+    lowest, highest = TEMPERATURES
+    if not (0 < branch.weight <= 1 and lowest <= branch.temperature <= highest):
+        raise ValueError(f"its weight is {branch.weight:g} and its temperature {branch.temperature:g}")
+    if not all(np.abs(array).max(initial=0) < GREATEST for array in arrays.values()):
+        raise ValueError("its numbers are not finite")
+    if not (arrays["idf"] > 0).all():
+        raise ValueError("an inverse document frequency is not above 0")
+
+
+def _check_facts(branch: LinearBranch, task: Task) -> None:
+    """Raise an error if what exports read of the facts is not what a run writes."""
+    for parts in branch.facts.get("splits", {}).values():
+        if not all(isinstance(parts[name], float | int) for name in ("network", "linear", "both")):
+            raise ValueError("a score in its facts is not a number")
+        if not isinstance(branch.facts["score"], str):
+            raise ValueError("its facts do not name a score")
+    if any(value is not None for value in branch.network_thresholds.values()):  # refused as those of a task are
+        replace(task.config, **branch.network_thresholds).build(task.tokenizer, task.labels, task.max_length)
 
 
 def small(model: LinearModel, largest: int = LARGEST) -> LinearModel:

@@ -27,6 +27,7 @@ from encoderlab.data.examples import Example, TextExample
 from encoderlab.data.remote import local_file
 from encoderlab.data.token_store import tokenize_examples
 from encoderlab.errors import DataError, SettingError
+from encoderlab.models.branch import BRANCH_FILES
 from encoderlab.models.folder import open_model
 from encoderlab.models.inputs import unlabelled_texts
 from encoderlab.models.model import Model
@@ -179,9 +180,14 @@ class Teacher:
         return taught_rows(self.config, self.model, student, data, cast("ExampleRows", train))
 
     def fingerprints(self) -> dict[str, str]:
-        """Return hashes of the teacher's weights and of the unlabelled texts, by the setting that names them."""
+        """Return hashes of the teacher's weights, with those of its linear branch, and of the unlabelled texts, by the
+        setting that names them.
+        """
         config = self.config
-        hashes = {"teacher": weights_hash(encoder_folder(config.teacher or "", "teacher"))}
+        folder = encoder_folder(config.teacher or "", "teacher")
+        hashes = {"teacher": weights_hash(folder)}
+        if self.model is not None and self.model.branch is not None:
+            hashes["teacher"] = " ".join([hashes["teacher"], *(sha256_of(folder / name) for name in BRANCH_FILES)])
         if config.unlabelled is not None:
             path = local_file(config.unlabelled, config.cache).expanduser()
             hashes["unlabelled"] = sha256_of(path / "state.json" if path.is_dir() else path)
