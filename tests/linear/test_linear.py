@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.numpy import load, save
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -21,7 +23,8 @@ GOALS = [("two goals at home",), ("a late goal wins it",), ("no goal in the derb
 
 @pytest.mark.parametrize("sublinear", [False, True])
 @pytest.mark.parametrize(
-    ("analyzer", "shortest", "longest"), [("word", 1, 1), ("word", 1, 3), ("word", 2, 2), ("char_wb", 2, 5)]
+    ("analyzer", "shortest", "longest"),
+    [("word", 1, 1), ("word", 1, 3), ("word", 2, 2), ("char_wb", 2, 5), ("char_wb", 1, 1), ("char_wb", 4, 6)],
 )
 def test_features_equal_those_of_scikit_learn(analyzer, shortest, longest, sublinear):
     tfidf, features = TfIdf.fitted(NGrams(analyzer, shortest, longest, sublinear), TEXTS, 1000)
@@ -30,6 +33,16 @@ def test_features_equal_those_of_scikit_learn(analyzer, shortest, longest, subli
     assert list(tfidf.vocabulary) == list(theirs.get_feature_names_out())
     np.testing.assert_allclose(features.toarray(), expected.toarray(), rtol=1e-6)
     np.testing.assert_allclose(tfidf.features(NEW).toarray(), csr_array(theirs.transform(NEW)).toarray(), rtol=1e-6)
+
+
+@given(st.lists(st.text(st.sampled_from("abÀß .,!\t\n\u2003\u4f60\U0001f600\ud800"), max_size=30), min_size=1))
+def test_new_texts_have_the_features_that_training_texts_have_whatever_is_beside_them(texts):
+    ngrams = NGrams("token", 1, 2, beside=NGrams("char_wb", 2, 5))
+    tfidf, expected = TfIdf.fitted(ngrams, texts, 10_000)
+    features = tfidf.features(texts).toarray()
+    np.testing.assert_allclose(features, expected.toarray(), rtol=1e-6)
+    for text, row in zip(texts, features, strict=True):
+        assert (tfidf.features([text]).toarray() == row).all()
 
 
 def test_the_most_frequent_ngrams_are_kept():

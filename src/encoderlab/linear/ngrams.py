@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -17,6 +17,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy.sparse import csr_array, hstack
 
+from encoderlab.linear.characters import ColumnOfNumber, character_ngrams, numbers_of
+
 Analyzer = Literal["word", "token", "char_wb"]
 _PATTERNS = {
     "word": re.compile(r"\b\w\w+\b"),  # scikit-learn's token pattern: two word characters or more
@@ -24,6 +26,7 @@ _PATTERNS = {
 }
 _ITEMS = {"word": "words", "token": "words and marks", "char_wb": "characters"}
 BESIDE = " "  # how the names of n-grams beside others begin; those of words and marks never do
+AT_ONCE = 100_000  # characters whose n-grams are looked up at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,11 @@ class NGrams:
                 all_names += names
         return csr_array(hstack(matrices, format="csr")), all_names
 
+    def _of_words(self, words: Sequence[str]) -> Iterator[str]:
+        """Yield the n-grams of the words of a text."""
+        for n in range(self.shortest, self.longest + 1):
+            yield from words if n == 1 else map(" ".join, zip(*(words[start:] for start in range(n)), strict=False))
+
     def _of_each_word(self, words: Sequence[str]) -> tuple[csr_array, list[str]]:
         """Return how often each character n-gram occurs in each word, [words, n-grams], and the n-grams."""
         number_of = defaultdict[str, int](count().__next__)
@@ -154,42 +162,96 @@ class TfIdf:
         vocabulary = {names[column]: number for number, column in enumerate(columns)}
         idf = (np.log((1 + n_texts) / (1 + n_holding[columns])) + 1).astype(np.float32)
         fitted = cls(ngrams, vocabulary, idf)
-        return fitted, fitted._weighted(csr_array(counts[:, columns]))
+        counts = csr_array(counts[:, columns])
+        return fitted, fitted._weighted(counts.data, counts.indices, counts.indptr)
 
     def features(self, texts: Iterable[str]) -> csr_array:
         """Return the features of texts, float32 [texts, n-grams]: rows of length 1, or 0 without a known n-gram; with
         n-grams beside others, each kind has the length of the root of 1/2.
         """
-        counts, names = self.ngrams.counted(texts)
-        columns = np.array([self.vocabulary.get(name, -1) for name in names], np.int64)
-        known = csr_array(counts[:, np.flatnonzero(columns >= 0)])
-        indices = columns[columns >= 0][known.indices]
-        return self._weighted(csr_array((known.data, indices, known.indptr), (len(known.indptr) - 1, len(self.idf))))
+        width = len(self.idf)
+        counts, indices, n_held = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(1, np.int64)]
+        for some in _blocks(texts):
+            found = [self._found(some, self.ngrams)]
+            if self.ngrams.beside is not None:
+                found.append(self._found(some, self.ngrams.beside, BESIDE))
+            # Equal columns of a text stand side by side once they are sorted.
+            keys = np.concatenate([rows * width + columns for columns, rows in found])
+            keys.sort()
+            starts = np.flatnonzero(np.diff(keys, prepend=-1))
+            counts.append(np.diff(starts, append=len(keys)))
+            rows, columns = np.divmod(keys[starts], max(width, 1))
+            indices.append(columns)
+            n_held.append(np.bincount(rows, minlength=len(some)))
+        indptr = np.cumsum(np.concatenate(n_held))
+        return self._weighted(np.concatenate(counts), np.concatenate(indices), indptr)
+
+    def _found(self, texts: Sequence[str], ngrams: NGrams, before: str = "") -> tuple[np.ndarray, np.ndarray]:
+        """Return the column of each known n-gram of one kind, as often as it occurs, and the text that it is in.
+
+        The names of the n-grams have something `before` them.
+        """
+        if ngrams.analyzer == "char_wb":
+            numbers, rows = character_ngrams(texts, ngrams.shortest, ngrams.longest)
+            columns = self._column_of_number.find(numbers)
+            is_known = columns >= 0
+            return columns[is_known], rows[is_known]
+        column_of = self.vocabulary.get
+        all_known: list[int] = []
+        n_known = []
+        for text in texts:
+            names = ngrams._of_words(_PATTERNS[ngrams.analyzer].findall(text))
+            known = [column for name in names if (column := column_of(before + name)) is not None]
+            all_known += known
+            n_known.append(len(known))
+        return np.array(all_known, np.int64), np.repeat(np.arange(len(texts)), n_known)
+
+    @cached_property
+    def _column_of_number(self) -> ColumnOfNumber:
+        """Return the columns of the n-grams of characters."""
+        names = list(self.vocabulary)
+        columns = np.arange(len(names))
+        if self.ngrams.beside is not None:
+            columns = np.flatnonzero(self.is_beside)
+            names = [names[column][len(BESIDE) :] for column in columns]
+        return ColumnOfNumber(numbers_of(names), columns)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a pickle holds: nothing that is computed from it."""
+        return {"ngrams": self.ngrams, "vocabulary": self.vocabulary, "idf": self.idf}
 
     @cached_property
     def is_beside(self) -> np.ndarray:
         """Return which columns are of n-grams beside others: bool [n-grams]."""
-        return np.array([name.startswith(BESIDE) for name in self.vocabulary], bool)
+        return np.array([name[:1] == BESIDE for name in self.vocabulary], bool)
 
-    def _weighted(self, counts: csr_array) -> csr_array:
-        values = counts.data.astype(np.float32)
+    def _weighted(self, counts: np.ndarray, indices: np.ndarray, indptr: np.ndarray) -> csr_array:
+        """Return the features of counts; their columns and where each text begins are as in a sparse matrix."""
+        values = counts.astype(np.float32)
         if self.ngrams.sublinear:
             values = np.log(values) + 1
-        values *= self.idf[counts.indices]
-        n_held = np.diff(counts.indptr)
-        if self.ngrams.beside is None:
-            values /= _lengths(values, counts.indptr)
-        else:
-            is_beside = self.is_beside[counts.indices]
-            own, beside = (_lengths(values * of_kind, counts.indptr) for of_kind in (~is_beside, is_beside))
-            values /= np.where(is_beside, beside, own) * np.float32(2**0.5)
+        values *= self.idf[indices]
+        part = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))  # of values that have one length
+        length = np.float32(1)
+        if self.ngrams.beside is not None:
+            part = 2 * part + self.is_beside[indices]
+            length = np.float32(0.5**0.5)
+        squares = np.maximum(np.bincount(part, values * values), np.finfo(np.float32).tiny)  # 0 without an n-gram
+        values *= (length / np.sqrt(squares)).astype(np.float32)[part]
         # The solvers of scikit-learn read indices of 32 bits only.
-        indices, indptr = counts.indices.astype(np.int32), counts.indptr.astype(np.int32)
-        return csr_array((values, indices, indptr), (len(n_held), len(self.idf)))
+        shape = (len(indptr) - 1, len(self.idf))
+        return csr_array((values, indices.astype(np.int32), indptr.astype(np.int32)), shape)
 
 
-def _lengths(values: np.ndarray, indptr: np.ndarray) -> np.ndarray:
-    """Return for each of a sparse matrix's values the length of its row: [values]."""
-    n_held = np.diff(indptr)
-    lengths = np.sqrt(np.add.reduceat(np.append(values * values, 0), indptr[:-1]))
-    return np.repeat(np.where(n_held > 0, lengths, 1), n_held)
+def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Yield texts in lower case, some at a time: about AT_ONCE characters."""
+    some: list[str] = []
+    n_characters = 0
+    for text in texts:
+        some.append(text.lower())
+        n_characters += len(some[-1])
+        if n_characters >= AT_ONCE:
+            yield some
+            some, n_characters = [], 0
+    if some:
+        yield some
