@@ -91,12 +91,12 @@ def test_eval_scores_both_on_rows_that_the_run_has_not_seen(run, command, tmp_pa
 def test_a_student_learns_what_both_predict(run, alone, command, tmp_path):
     files = films(tmp_path, lambda words: "bad" if "warm" in words else "good")  # the opposite of the teacher's
     files = [setting for setting in files if setting.startswith("dataset")]
-    student = ("task=classification", "task.linear_weight=0", "teacher_weight=1", *files, "model=tiny")
-    length = ("training.steps=60", "training.learning_rate=1e-2", "training.keep=last", "baselines=false")
+    settings = ("task=classification", "task.linear_weight=0", "teacher_weight=1", *files, "model=tiny")
+    length = ("training.steps=120", "training.learning_rate=1e-2", "training.keep=last", "baselines=false")
     for name, teacher in (("student", run / "model"), ("of_network", alone)):
-        command("distill", *student, *length, f"teacher={teacher}", "training.threads=1", f"run_dir={name}")
-    assert report_of(tmp_path / "student")["splits"]["test"]["accuracy"] < 0.2
-    assert report_of(tmp_path / "of_network")["splits"]["test"]["accuracy"] > 0.2
+        command("distill", *settings, *length, f"teacher={teacher}", "training.threads=1", f"run_dir={name}")
+    student, of_network = (report_of(tmp_path / name)["splits"]["test"] for name in ("student", "of_network"))
+    assert student["accuracy"] < 0.25 < of_network["accuracy"]
 
 
 @pytest.mark.slow
