@@ -96,7 +96,7 @@ CLI = [
     ("predict text=a", SETTING, "run"),
     ("predict run=x dataset.encoding=utf-8", SETTING, "encoding"),
     ("eval splt=test", SETTING, "split"),
-    ("eval run=x dataset.path=reviews.csv", SETTING, "dataset=files"),
+    ("eval run=x dataset.text=review", SETTING, "dataset=files"),
     ("attention rows=first run=x", SETTING, "rows=first"),
     ("baseline task=pretraining", SETTING, "task=pretraining"),
     ("baseline task=tagging dataset=intents", DATA, "Use task=classification"),

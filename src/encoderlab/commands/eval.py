@@ -4,6 +4,7 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -21,9 +22,11 @@ from encoderlab.metrics.pretraining import PretrainingScores
 from encoderlab.metrics.scores import PredictionScores, SplitScores
 from encoderlab.models.explain import word_importance
 from encoderlab.models.folder import open_model
+from encoderlab.models.labelled_file import as_trained, reading_note
 from encoderlab.models.model import Model
 from encoderlab.reports.slices import scores_by_column
 from encoderlab.reports.training import build_report, show_report, write_encoder_report, write_report
+from encoderlab.reports.wording import counted
 from encoderlab.runs.finish import pretraining_report
 from encoderlab.runs.fit import Result
 from encoderlab.runs.gate import compared, open_older, refuse_worse
@@ -56,8 +59,10 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> Run:
     if model.config.task.of_documents:
         return _eval_on_documents(config, model, processes)
 
-    # The rows to score, as the model reads them.
+    # The rows to score, as the model reads them: of a file of one's own, the columns that it was trained on.
     with processes.main_process_first():
+        dataset, different = as_trained(config, model)
+        config = replace(config, dataset=dataset)
         data, split = _rows_to_score(config, model)
         tokens = TextTokens(data, model.tokenizer, [split], config.cache)
         rows = tokens.rows(model.task)[split]
@@ -70,7 +75,7 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> Run:
         scores, result = _score(model, config, rows)
         if processes.is_main:
             scores = cast("PredictionScores", scores)
-            extra: dict[str, Any] = {}
+            extra: dict[str, Any] = {"data_notes": [*different, reading_note(data)]}
             if known.any():
                 extra["trained_on"] = {"split": split, "n": int(known.sum()), "scores_without": others}
             if older is not None:
@@ -120,15 +125,15 @@ def _report(
 ) -> None:
     """Write and show the report of an evaluation on labelled rows; `extra` is what it holds besides."""
     reading = model.task.reading_note(split, rows)
-    data_notes = [reading] if reading else []
-    notes = list(data_notes)
+    data_notes = [note for note in (*extra["data_notes"], reading) if note]
+    n_left = data.origin.get("rows_without_label", 0)
+    notes = [*data_notes, *([f"Not scored, because they have no label: {counted(n_left, 'row')}"] if n_left else [])]
     if data.labels != model.labels:
         matched = f"{model.labels} are matched with the dataset's {data.labels}, in this order"
         notes.append(f"The model's labels {matched}")
     notes += _notes_on_known_rows(scores, extra)
     summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, dataset=config.dataset)
-    report = build_report({**summary, "data_notes": data_notes}, {split: scores}, {})
-    report |= extra
+    report = build_report(summary, {split: scores}, {}) | extra | {"data_notes": data_notes}
     facts = run_facts(run)
     write_report(run.folder, report, facts, data.split(split), scores, partial(word_importance, model))
     files = run.files("page", "report", "predictions", "plots")

@@ -41,6 +41,7 @@ from encoderlab.settings import quote
 
 OWN_DATA = {"dataset=files", "dataset=hub"}
 LABELLED_BY_DEFAULT = ("train", "finetune", "data", "baseline")  # commands whose default task has data of its own
+FILE_SETTINGS = {f"dataset.{name}" for name in ("path", "train", "validation", "test")}
 FREE_TEXT = ("text", "text_pair", "label")
 LOGARITHMIC = re.compile(r"=log\((.*)\)$")  # our short form of a range in Hydra's grammar
 
@@ -131,6 +132,8 @@ def parse_command_line(schema: type[CommandConfig], arguments: Sequence[str]) ->
         overrides = [_quoted(argument, schema, is_sweep=options.multirun) for argument in named]
         # A process that is started again adds resume=auto (cli/main.py), which must not change what the line means.
         names = {override.partition("=")[0] for override in overrides if override != "resume=auto"}
+        if command == "eval" and names & FILE_SETTINGS and "dataset" not in names:
+            overrides.append("dataset=files")
         says_task = names & {"task", "experiment", "resume", "config"}
         if command in LABELLED_BY_DEFAULT and OWN_DATA & {*overrides} and not says_task:
             overrides.append("task=classification")  # the default task, on own data, would be this one by another name

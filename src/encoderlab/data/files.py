@@ -112,13 +112,18 @@ class FilesDataset(ColumnDataset, StreamSettings):
         if isinstance(trained, FilesDataset):
             as_trained["sheet"] = self.sheet or trained.sheet
             as_trained["quoting"] = self.dialect.completed_by(trained.dialect).quoting
+        label_names: Any = labels
+        named = [one.label_names for one in (self, trained) if isinstance(one, ColumnDataset)]
+        mapping = next((names for names in named if isinstance(names, dict)), None)
+        if labels and mapping:  # from what the file has to the model's labels, which it may have too
+            label_names = {label: label for label in labels} | mapping
         return replace(
             self,
             **as_trained,
             strip_html=strip_html,
             validation_fraction=0.0,
             test_fraction=0.0,
-            label_names=labels,
+            label_names=label_names,
         )
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Data:

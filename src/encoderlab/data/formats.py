@@ -51,6 +51,9 @@ class Format(Enum):
     folder = "folder"
 
 
+WITHOUT_COLUMNS = (Format.txt, Format.fasttext, Format.conll, Format.folder)
+
+
 class Quoting(Enum):
     """What a double quote means in csv and tsv."""
 

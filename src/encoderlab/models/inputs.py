@@ -15,7 +15,7 @@ from encoderlab.config.commands import EmbedConfig, InputConfig, PredictConfig, 
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Example, TextExample, WordsExample, grouped, text_of
 from encoderlab.data.files import format_of_texts, read_unlabelled
-from encoderlab.data.formats import Dialect, Format, encoding_of, is_saved_dataset, text_lines
+from encoderlab.data.formats import WITHOUT_COLUMNS, Dialect, Format, encoding_of, is_saved_dataset, text_lines
 from encoderlab.data.remote import local_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.models.model import Model
@@ -25,7 +25,6 @@ from encoderlab.system.messages import say
 # 16,384 phrases of film reviews 1% is padding, with 4,096 it is 3%), and memory does not grow with the input.
 ROWS_AT_A_TIME = 16_384
 CHARACTERS_AT_A_TIME = 2**24
-_WITHOUT_COLUMNS = (Format.txt, Format.fasttext, Format.conll, Format.folder)
 Input = TypeVar("Input", bound=InputConfig)
 Text = TypeVar("Text", bound=Example)
 
@@ -93,7 +92,7 @@ def _decided(path: Path, text: Any, text_pair: str | None, dialect: Dialect, *, 
     kind = format_of_texts(path, dialect.encoding, words=words)
     if kind is Format.conll and not re.fullmatch(r"-?[0-9]+", str(text)):
         text = "text"  # whose column the first lines show
-    if kind in _WITHOUT_COLUMNS:
+    if kind in WITHOUT_COLUMNS:
         return NewFile(path, kind, dialect, text, text_pair, {})
     if kind is Format.excel and dialect.sheet is None:
         dialect = replace(dialect, sheet=_sheet(path, text))

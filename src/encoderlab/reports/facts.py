@@ -171,7 +171,7 @@ def _left_out(facts: RunFacts) -> list[str]:
     """Return a note on the rows of the training file without a label, if it has any."""
     origin_facts = (facts["environment"]["dataset"] or {}).get("origin") or {}
     n_left = origin_facts.get("rows_without_label", 0)
-    why = "Not among the training rows, because they have no label"
+    why = "Left out, because they have no label"
     return [f"{why}: {wording.counted(n_left, 'row')}"] if n_left else []
 
 
