@@ -222,6 +222,52 @@ def test_evaluations_are_grouped_by_the_settings_of_their_runs(command, four):
     assert found["differing"] == {"model.n_layers": ["1", "2"]} and [row["n"] for row in found["settings"]] == [2, 2]
 
 
+def test_what_a_run_was_scored_on_is_not_what_it_was_trained_on(command):
+    shares = [
+        finished(
+            f"share{share}",
+            settings={"dataset.train_share": share, "training.precision": "auto"},
+            training_rows=int(share * 1000),
+            hardware={"precision": "bfloat16"},
+        )
+        for share in (0.5, 1.0)
+    ]
+    scored = []
+    for number, run in enumerate(shares):
+        own = {"run": run, "dataset.train_share": 1.0, "dataset.limit": 100 * number, "precision": "fp32"}
+        settings = {**own, "device": "cpu"}
+        scored.append(finished(f"eval{number}", command="eval", settings=settings, right=0.7, training_rows=7))
+    found = compared(command, *scored)
+    assert [row["label"] for row in found["settings"]] == ["train_share=0.5", "train_share=1"]
+    assert [row["training_rows"] for row in found["settings"]] == [500, 1000]
+    assert found["differing"] == {"dataset.train_share": ["0.5", "1"]}
+    beside = compared(command, scored[0], shares[1])
+    assert beside["differing"] == {"dataset.train_share": ["0.5", "1"]}
+
+
+def test_a_precision_that_nobody_typed_is_listed_once(command):
+    def runs(name, *typed):
+        for number, precision in enumerate(("bfloat16", "float32")):
+            settings = {"model.n_layers": number, "training.precision": "auto", "training.measure": bool(number)}
+            overrides = [f"model.n_layers={number}", *typed[number : number + 1]]
+            hardware = {"precision": precision}
+            yield finished(f"{name}{number}", settings=settings, typed=overrides, hardware=hardware)
+
+    found = compared(command, *runs("open"))
+    assert [*found["differing"]] == ["model.n_layers"] and [*found["not_typed"]] == ["precision"]
+    found = compared(command, *runs("set", "training.precision=bf16", "training.precision=fp32"))
+    assert [*found["differing"]] == ["model.n_layers", "training.precision"] and not found["not_typed"]
+
+
+def test_a_difference_over_few_seeds_is_no_larger_than_the_score_can_be(command):
+    runs = [
+        finished(f"layers{layers}-{seed}", seed=seed, right=right, settings={"model.n_layers": layers})
+        for layers, seed, right in ((1, 0, 0.1), (1, 1, 0.9), (2, 0, 0.95), (2, 1, 0.05))
+    ]
+    (difference,) = (row["difference"] for row in compared(command, *runs)["settings"] if row["difference"])
+    assert difference["interval"] == [-1.0, 1.0]
+
+
 def test_a_checkpoint_chosen_on_the_scored_split_is_warned_about(command):
     runs = [
         finished(f"run{n}", split="validation", chosen_on="validation", settings={"model.n_layers": n}) for n in (1, 2)

@@ -55,7 +55,8 @@ def test_a_model_that_is_worse_by_more_than_allowed_ends_with_exit_code_1(comman
     facts = report_of(tmp_path / "scored")["against"]
     assert (facts["accuracy"], facts["leads_by"], facts["passed"]) == (0.75, -0.5, False)
     assert facts["leads_by_ci95"][0] < -0.5 < facts["leads_by_ci95"][1] and facts["trained_on"] == 0
-    assert (tmp_path / "scored" / "report.html").is_file()
+    page = (tmp_path / "scored" / "report.html").read_text(encoding="utf-8")
+    assert "by 0.500" in page and "by -" not in page
     command("eval", *gate, "allowed_drop=0.5", "run_dir=allowed")
     assert report_of(tmp_path / "allowed")["against"]["passed"] is True
     command("eval", *gate, "run_dir=compared")

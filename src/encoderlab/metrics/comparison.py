@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from encoderlab.metrics.intervals import bootstrap_totals, middle, t_interval, variance
-from encoderlab.metrics.scores import ClassScores, PredictionScores
+from encoderlab.metrics.scores import ClassScores, PredictionScores, score_range
 
 SEPARATOR = "|"  # between the labels of a set, where a cell holds them
 BOOTSTRAP = "paired bootstrap"
@@ -69,7 +69,8 @@ def paired_difference(
     drawn = lead[1:]
     if len(first) > 1 and len(second) > 1:
         by_seed = [first_scores[0].tolist(), second_scores[0].tolist()]
-        return _with_seeds(value, by_seed, float(drawn.var(ddof=1)), ROWS_AND_SEEDS, "rows and seeds")
+        difference = _with_seeds(value, by_seed, float(drawn.var(ddof=1)), ROWS_AND_SEEDS, "rows and seeds")
+        return _possible(difference, name)
     # Without a difference, the bootstrap's values would spread around zero as they now spread around the value.
     p_value = (1 + int((np.abs(drawn - value) >= abs(value)).sum())) / (len(drawn) + 1)
     difference = Difference(value, middle(drawn), p_value, BOOTSTRAP, "rows", bootstrap_p=p_value)
@@ -93,12 +94,22 @@ def _with_mcnemar(difference: Difference, right: np.ndarray, counts: np.ndarray,
     return replace(difference, p_value=mcnemar_p, test=MCNEMAR)
 
 
-def difference_over_seeds(first: Sequence[float], second: Sequence[float]) -> Difference:
-    """Return how far one setting's mean score is above another's if predictions cannot be paired: Welch's t test."""
+def difference_over_seeds(first: Sequence[float], second: Sequence[float], name: str) -> Difference:
+    """Return how far one setting's mean score `name` is above another's if predictions cannot be paired: Welch's t
+    test.
+    """
     value = float(np.mean(first) - np.mean(second))
     if min(len(first), len(second)) < 2:
         return Difference(value, None, None, None, None)
-    return _with_seeds(value, [first, second], 0.0, SEEDS_ALONE, "seeds")
+    return _possible(_with_seeds(value, [first, second], 0.0, SEEDS_ALONE, "seeds"), name)
+
+
+def _possible(difference: Difference, name: str) -> Difference:
+    """Return the difference with an interval that ends where the score does: Student's t knows no range."""
+    low, high = score_range(name)
+    if difference.interval is None:
+        return difference
+    return replace(difference, interval=[min(max(bound, low - high), high - low) for bound in difference.interval])
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

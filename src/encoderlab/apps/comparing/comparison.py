@@ -32,6 +32,8 @@ LEVEL = 0.05
 BOOTSTRAP_SEED = 0  # fixed, so that the same command prints the same numbers
 # What grows with the steps of a run, and so with its rows, changes nothing else about how it is trained.
 SCALED = ("training.evaluate_every",)
+# Unless somebody typed it, it belongs to what differs by machine, where it is listed.
+OF_MACHINE = ("training.precision",)
 
 Records = Collection[Mapping[str, Any]]
 Settings = Mapping[str, Sequence[FinishedRun]]  # by what distinguishes them, such as "n_layers=2"
@@ -205,7 +207,8 @@ def build_comparison(
 
     # Runs that differ only in their seeds are one row of the comparison.
     names = dict.fromkeys(name for run in runs for name in run.settings)
-    differing = [name for name in names if len({repr(run.settings.get(name)) for run in runs}) > 1]
+    chosen = [name for name in names if name not in OF_MACHINE or name in _explicit_of_any(runs)]
+    differing = [name for name in chosen if len({repr(run.settings.get(name)) for run in runs}) > 1]
     settings, short_names = runs_by_setting(runs, differing)
     means = {label: mean_of([run.scores[metric] for run in own]) for label, own in settings.items()}
 
@@ -298,7 +301,7 @@ def _differences(settings: Settings, reference: str, metric: str) -> dict[str, d
             difference = paired_difference(own_predictions, their_predictions, metric, BOOTSTRAP_SEED)
         else:
             own_scores = [run.scores[metric] for run in own]
-            difference = difference_over_seeds(own_scores, [run.scores[metric] for run in theirs])
+            difference = difference_over_seeds(own_scores, [run.scores[metric] for run in theirs], metric)
         differences[label] = asdict(difference) | {"p_corrected": None, "outcome": "not tested"}
 
     # The more settings are tested, the smaller a p-value must be (Holm 1979).
@@ -363,6 +366,7 @@ def _notes(runs: Sequence[FinishedRun], rows: Records, differences: Records, *, 
         yield "With one seed, the interval covers the rows but not the variation between seeds. Add seeds"
     if tests:
         corrected = f", with Holm's correction of the p-values for {len(tests)} comparisons" if len(tests) > 1 else ""
+        corrected += "; the intervals are not corrected" if len(tests) > 1 else ""
         yield f"Differences are tested by {' and '.join(sorted(set(tests)))}{corrected}"
     if len(tests) > 1 and chosen:
         yield "The reference was chosen as the best on these same rows, so its score is slightly too good"

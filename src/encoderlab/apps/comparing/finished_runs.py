@@ -35,7 +35,7 @@ NOT_COMPARED = {
     ),
     *("tensorboard", "tracking", "training.keep_state"),
     *("task.mean", "task.deviation", "dataset.slices", "against", "allowed_drop"),
-    *(f"training.{name}" for name in ("log_every", "checkpoint_every", "device", "threads")),
+    *(f"training.{name}" for name in ("log_every", "checkpoint_every", "device", "threads", "measure")),
 }
 
 
@@ -90,15 +90,16 @@ def read_run(folder: Path) -> FinishedRun:
     report, environment = (_read(folder / name, json_of) for name in ("report.json", "environment.json"))
     settings = dict(flat_settings(_read(folder / "config.yaml", yaml_of)))
     try:
+        trained = environment  # the record of the training; of an evaluation, that of the run which was scored
         if environment["command"] == "eval":
-            settings = _with_evaluated_run(settings)
+            settings, trained = _evaluated_run(settings)
         if "model.name" in settings:  # `encoder` is the model the user chose: `init_from`, or the preset's name
             preset = settings.pop("model.name")
             start = settings.pop("init_from", None)
             settings = {"encoder": start or preset, **settings}
-        settings["command"] = environment["command"]
-        computed = PRECISIONS.get(environment.get("hardware", {}).get("precision"))
-        if computed is not None and "training.precision" in settings and environment["command"] != "eval":
+        settings["command"] = trained.get("command", environment["command"])
+        computed = PRECISIONS.get(trained.get("hardware", {}).get("precision"))
+        if computed is not None and "training.precision" in settings:
             settings["training.precision"] = computed  # which `auto` does not say
         kept = {}
         for name, value in settings.items():
@@ -110,11 +111,11 @@ def read_run(folder: Path) -> FinishedRun:
         targets = (scores.get("target_tokens"), report.get("second_sentence"))
         scored = (report["task"], split, rows[split]["fingerprint"], scores["n"], *targets)
         _ = scores[report["main_score"]], report["throughput"]  # which a comparison reads
-        n_rows = rows.get("train", {}).get("rows")
+        n_rows = (trained.get("dataset") or {}).get("splits", {}).get("train", {}).get("rows")
         predictions = folder / "predictions.csv"
-        overrides = environment.get("overrides")
+        overrides = trained.get("overrides")
         if overrides is not None:
-            overrides = [*environment.get("inherited", []), *overrides]
+            overrides = [*trained.get("inherited", []), *overrides]
         return FinishedRun(
             folder,
             report,
@@ -153,16 +154,19 @@ def _machine(environment: Mapping[str, Any]) -> dict[str, str]:
     return {name.replace("_", " "): str(value) for name, value in known.items() if value is not None}
 
 
-def _with_evaluated_run(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return an evaluation's settings with those of the run it scored, by which evaluations are grouped."""
+def _evaluated_run(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings and the record of the run that an evaluation scored, by which evaluations are grouped; of a
+    model without a run only its name, and no record.
+
+    What it was scored on is no part of them: only runs that were scored on the same rows are compared.
+    """
     evaluated = Path(str(settings.get("run")))
-    config = (evaluated.parent if evaluated.name == "model" else evaluated) / "config.yaml"
-    if not config.is_file():
-        return settings | {"model": settings.get("run")}
-    data_settings = {
-        name: value for name, value in settings.items() if name.startswith("dataset") and value is not None
-    }
-    return dict(flat_settings(_read(config, yaml_of))) | data_settings
+    folder = evaluated.parent if evaluated.name == "model" else evaluated
+    if not (folder / "config.yaml").is_file():
+        return {"model": settings.get("run")}, {}
+    record = folder / "environment.json"
+    settings = dict(flat_settings(_read(folder / "config.yaml", yaml_of)))
+    return settings, _read(record, json_of) if record.is_file() else {}
 
 
 def _read(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
