@@ -56,7 +56,7 @@ def test_texts_of_the_same_source_are_found_to_be_alike(printed, tickets_run, tm
     assert sum(label["train"] for label in facts["labels"].values()) == pytest.approx(1)
     for label in facts["labels"].values():
         assert label["predicted_ci95"][0] <= label["predicted"] <= label["predicted_ci95"][1]
-    assert facts["expected_accuracy"]["new"] == pytest.approx(facts["expected_accuracy"]["held_out"], abs=0.1)
+    assert facts["mean_confidence"]["new"] == pytest.approx(facts["mean_confidence"]["held_out"], abs=0.1)
 
 
 def test_foreign_texts_are_found_and_named_by_their_line(printed, tickets_run, tmp_path):

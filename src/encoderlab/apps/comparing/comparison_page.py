@@ -276,7 +276,8 @@ def _for_paper(comparison: Mapping[str, Any], *, in_tex: bool) -> str:
         names = [baseline["label"], *[""] * (max(len(factors), 1) - 1)]
         lines.append([*names, "", wording.score(baseline["value"]), _bounds(baseline["interval"], ".3f"), "", "", ""])
     columns = [*(factors or ["setting"]), *OF_PAPERS]
-    about = f"{headline(comparison)}. Differences are relative to {comparison['reference']}; p by Holm, intervals uncorrected."
+    corrected = "p by Holm, intervals uncorrected"
+    about = f"{headline(comparison)}. Differences are relative to {comparison['reference']}; {corrected}."
     n_texts = max(len(factors), 1)
     return _tex(about, columns, lines, n_texts) if in_tex else _markdown(about, columns, lines, n_texts)
 

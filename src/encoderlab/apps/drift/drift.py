@@ -145,7 +145,7 @@ def drift(model: Model, data: Data, new: NewTexts) -> Drift:
     if model.config.task.one_class_per_text:
         predictions = model.predictions(new.examples)
         facts["labels"] = _label_facts(model, data, predictions)
-        facts["expected_accuracy"] = _expected_accuracy(model, data, predictions, doubts)
+        facts["mean_confidence"] = _mean_confidence(model, data, predictions, doubts)
         facts["unlike_training"] = _unlike_training(model, predictions, doubts)
     facts["changed"] = test.p_value < SIGNIFICANT
     facts["verdict"] = _verdict(test, doubts, n=len(new.examples))
@@ -261,7 +261,7 @@ def _label_facts(model: Model, data: Data, predictions: Sequence[RowPrediction])
     return facts
 
 
-def _expected_accuracy(
+def _mean_confidence(
     model: Model, data: Data, predictions: Sequence[RowPrediction], doubts: list[str]
 ) -> dict[str, float]:
     """Return the mean probability of what is predicted for new texts, and for rows that were held out from training.

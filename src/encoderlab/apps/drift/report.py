@@ -119,11 +119,11 @@ def _texts_table(facts: Mapping[str, Any]) -> Table:
     else:
         usual = f"{similarity['train']:.2f} (nearest other row)"
     rows.append(["similarity to the nearest training text", usual, f"{similarity['new']:.2f}"])
-    expected = facts.get("expected_accuracy")
-    if expected is not None:
-        held_out = expected.get("held_out")
+    confidence = facts.get("mean_confidence")
+    if confidence is not None:
+        held_out = confidence.get("held_out")
         shown = "-" if held_out is None else f"{wording.score(held_out)} (held-out rows)"
-        rows.append(["expected accuracy", shown, wording.score(expected["new"])])
+        rows.append(["mean probability of what is predicted", shown, wording.score(confidence["new"])])
     unlike = facts.get("unlike_training")
     if unlike is not None:
         rows.append(["unlike training", *(wording.percent(unlike[side]) for side in ("expected", "new"))])
