@@ -5,6 +5,7 @@ messages. `__post_init__` of a settings class refuses what the range of a single
 """
 
 import copy
+import json
 import math
 import operator
 import re
@@ -128,6 +129,19 @@ def typed(setting: str, value: str) -> str:
     """Return a setting with a text as its value, as it can be pasted into a shell."""
     is_read_otherwise = value != value.strip() or "${" in value or value.lower() in _WORDS
     return shlex.quote(f"{setting}={quote(value) if is_read_otherwise else value}")
+
+
+def typed_value(setting: str, value: Any) -> str:
+    """Return a setting with any plain value, as it can be pasted into a shell.
+
+    >>> typed_value("training.threads", None), typed_value("dataset.text", ["title", "body"])
+    ('training.threads=null', "'dataset.text=[title,body]'")
+    """
+    if isinstance(value, str):
+        return typed(setting, value)
+    if isinstance(value, list):
+        return shlex.quote(f"{setting}={typed_list(map(str, value))}")
+    return shlex.quote(f"{setting}={json.dumps(value)}")
 
 
 def typed_list(values: Iterable[str]) -> str:

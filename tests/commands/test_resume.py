@@ -248,6 +248,21 @@ def test_settings_edited_in_the_config_of_a_run_are_refused_by_name(setting, val
         command("train", "resume=run")
 
 
+def test_what_the_refusal_of_an_edit_offers_can_be_pasted(command, stopped):
+    stopped(*SHORT, "run_dir=run", "training.checkpoint_every=3", step=5)
+    file = Path("run/config.yaml")
+    before = file.read_text(encoding="utf-8")
+    settings = yaml.safe_load(before)
+    settings["training"] |= {"threads": None, "checkpoint_every": None, "keep_state": True}
+    file.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    with pytest.raises(SettingError) as refused:
+        command("train", "resume=run")
+    offered = [word for word in refused.value.remedy.rstrip(".").split() if "=" in word]
+    assert len(offered) >= 2
+    file.write_text(before, encoding="utf-8")
+    command("train", "resume=run", *offered)
+
+
 def test_a_kill_between_the_records_of_a_resumed_run_does_not_count_as_an_edit(command, stopped):
     stopped(*SHORT, "run_dir=run", step=5)
     file = Path("run/environment.json")

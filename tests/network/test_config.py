@@ -1,7 +1,9 @@
 """Model settings: refusals in one line, the shipped files, and the effect of every setting."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -101,3 +103,27 @@ def test_a_table_of_positions_that_would_fill_the_memory_is_refused(positions):
     with pytest.raises(SettingError, match=r"needs tables of .* Set model\.max_length="):
         ModelConfig(positions=positions, max_length=1048576, d_model=1024, n_heads=16, n_layers=4)
     ModelConfig(positions=positions, max_length=65536)
+
+
+@pytest.mark.parametrize("positions", list(Positions))
+def test_what_a_refusal_of_heads_offers_is_valid(positions):
+    offered = 0
+    for d_model in (1, 2, 6, 9, 30, 64, 127, 128, 8191, 8193, 65535):
+        for n_heads in (1, 2, 3, 5, 12, 1000, 1024):
+            for d_head in (None, 5, 4095):
+                settings: dict[str, Any] = {
+                    "d_model": d_model,
+                    "n_heads": n_heads,
+                    "d_head": d_head,
+                    "positions": positions,
+                }
+                try:
+                    ModelConfig(**settings)
+                except SettingError as refused:
+                    found = re.findall(r"model\.(\w+)=(\w+)", refused.remedy)
+                    assert found
+                    for name, value in found:
+                        changed: Any = Positions[value] if name == "positions" else int(value)
+                        ModelConfig(**settings | {name: changed})
+                        offered += 1
+    assert offered > 20

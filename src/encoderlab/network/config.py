@@ -12,6 +12,8 @@ from encoderlab.settings import check_settings, setting
 # int64 [batch], float32 [batch, labels] and float32 [batch].
 TargetKind = Literal["label", "label_set", "number", "words"]  # words: a label for each word
 WindowPooling = Literal["mean", "max"]  # how the logits of a text's windows are combined
+MOST_HEADS = 1024
+WIDEST_HEAD = 4096
 LARGEST_TABLE = 2**27  # numbers in the tables of positions, which are computed when a model is built: 512 MB
 
 
@@ -113,9 +115,9 @@ class ModelConfig(ModelChoice):
     name: str = setting("custom", "Name of this model in reports.")
     n_layers: int = setting(2, "Encoder layers.", minimum=1, maximum=1000)
     d_model: int = setting(128, "Width of each token's vector.", minimum=1, maximum=65536)
-    n_heads: int = setting(2, "Attention heads of each layer.", minimum=1, maximum=1024)
+    n_heads: int = setting(2, "Attention heads of each layer.", minimum=1, maximum=MOST_HEADS)
     d_head: int | None = setting(
-        None, "Width of each head's queries, keys and values; null: d_model / n_heads.", minimum=1, maximum=4096
+        None, "Width of each head's queries, keys and values; null: d_model / n_heads.", minimum=1, maximum=WIDEST_HEAD
     )
     d_ff: int | None = setting(
         None, "Inner width of the feed-forward networks; null: 4 * d_model.", minimum=1, maximum=65536
@@ -214,15 +216,13 @@ class ModelConfig(ModelChoice):
         if self.relative_buckets % 4:
             raise SettingError(f"model.relative_buckets is {self.relative_buckets}", allowed="0, or a multiple of 4")
         if self.d_head is None and self.d_model % self.n_heads:
-            raise SettingError(
-                f"model.d_model={self.d_model} is not a multiple of model.n_heads={self.n_heads}",
-                remedy=f"Set model.d_head={-(-self.d_model // self.n_heads)}, or another model.n_heads",
-            )
+            problem = f"model.d_model={self.d_model} is not a multiple of model.n_heads={self.n_heads}"
+            raise SettingError(problem, remedy=self._fitting_heads())
         if self.positions is Positions.rotary and self.head_width % 2:
-            raise SettingError(
-                f"model.positions=rotary rotates pairs of features, but model.d_head={self.head_width} is odd",
-                remedy=f"Set model.d_head={self.head_width + 1}, or model.positions=sinusoidal",
-            )
+            problem = f"model.positions=rotary rotates pairs of features, but model.d_head={self.head_width} is odd"
+            even = self.head_width + 1
+            width = f"model.d_head={even} or " if even <= WIDEST_HEAD else ""
+            raise SettingError(problem, remedy=f"Set {width}model.positions=learned")
         if self.max_length is not None and self.max_length * self._table_width > LARGEST_TABLE:
             raise SettingError(
                 f"model.max_length={self.max_length} with model.positions={self.positions.value} needs tables of "
@@ -230,6 +230,19 @@ class ModelConfig(ModelChoice):
                 allowed=f"at most {LARGEST_TABLE:,}",
                 remedy=f"Set model.max_length={LARGEST_TABLE // self._table_width} or less",
             )
+
+    def _fitting_heads(self) -> str:
+        """Return what to set so that heads fit the model's width: their number, or their own width; rotary positions
+        need an even one.
+        """
+        step = 2 if self.positions is Positions.rotary else 1
+        numbers = [n for n in range(1, MOST_HEADS + 1) if self.d_model % (n * step) == 0]
+        width = -(-self.d_model // self.n_heads)
+        width += width % step
+        remedies = [f"model.n_heads={min(numbers, key=lambda n: abs(n - self.n_heads))}"] if numbers else []
+        remedies += [f"model.d_head={width}"] if width <= WIDEST_HEAD else []
+        multiple = self.n_heads * step
+        return f"Set {' or '.join(remedies) or f'model.d_model={self.d_model // multiple * multiple}'}"
 
     def resolve(self, pretrained: "ModelConfig | None") -> "ModelConfig":
         """Return these settings, which must agree in all that pretrained weights depend on."""

@@ -19,7 +19,7 @@ from encoderlab.config.schemas import settings_from_dict, settings_to_dict
 from encoderlab.errors import DataError, SettingError
 from encoderlab.runs.record import parsed, plain
 from encoderlab.runs.run import Run
-from encoderlab.settings import flat_settings
+from encoderlab.settings import flat_settings, typed_value
 
 NOT_COMPARED = ("cache_dir", "run_dir", "resume", "config")  # settings that change nothing in a run
 # The settings that may change when a run is resumed. Logging changes nothing that is computed:
@@ -113,7 +113,9 @@ def _refuse_edited(run: Run, settings: Mapping[str, Any]) -> None:
         settable = [name for name in differing if name in MAY_CHANGE]
         remedy = "Put back what it was, or start a new run"
         if settable == differing:
-            remedy = f"Put back what it was, and set {' '.join(f'{name}={settings.get(name)}' for name in settable)}"
+            remedy = (
+                f"Put back what it was, and set {' '.join(typed_value(name, settings.get(name)) for name in settable)}"
+            )
         raise SettingError(problem, remedy=remedy)
 
 
