@@ -1,5 +1,6 @@
 """Sweeps: every job runs even if one fails, finished runs are not repeated, unfinished ones resume bit for bit."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,38 @@ def test_a_failed_job_is_named_and_tried_again_and_the_other_runs_once(sweep, sw
     assert f"finished before: {run.parent}" in printed
     assert "Token accuracy of 2 runs of reverse" in printed
     assert all(Path(f"sweep/compare.{kind}").is_file() for kind in ("html", "json"))
+
+
+def test_each_failed_job_has_a_line_and_hydra_adds_none(sweep, capfd):
+    with pytest.raises(UserError) as ended:
+        sweep("seed=1", "training.epochs=-1,1,-2", "training.steps=null")
+    printed = capfd.readouterr().err
+    assert ended.value.exit_code == 2 and "epochs=-1" in str(ended.value) and "epochs=-2" in str(ended.value)
+    for value in ("-1", "-2"):
+        assert any(f"training.epochs={value}: failed" in line for line in printed.splitlines())
+    assert "Error executing job" not in printed and len(list(Path("sweep").glob("*/report.json"))) == 1
+
+
+def test_the_line_that_repeats_a_job_has_what_the_sweep_set(sweep, command):
+    widths = "model.d_model=16,32"
+    run = sweep(widths, "model.n_heads=1", "training.precision=auto")[0]
+    line = json.loads((run / "environment.json").read_text())["overrides"]
+    command("train", *line, "run_dir=alone")
+    settings = [settings_of(one)["training"] for one in (run, Path("alone"))]
+    assert settings[0] == settings[1] and settings[0]["measure"] is False
+    assert "training.measure=false" in (run / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_job_whose_report_is_cut_off_is_named_in_one_line(sweep, capfd):
+    run = sweep("seed=1,2")[0]
+    report = (run / "report.json").read_text(encoding="utf-8")
+    (run / "report.json").write_text(report[: len(report) // 2], encoding="utf-8")
+    capfd.readouterr()
+    with pytest.raises(UserError) as ended:
+        sweep("seed=1,2")
+    assert ended.value.exit_code == 3
+    printed = capfd.readouterr().err
+    assert "Traceback" not in printed and any(str(run / "report.json") in line for line in printed.splitlines())
 
 
 def test_what_only_watches_a_run_makes_it_no_other_job(sweep, capfd):

@@ -28,7 +28,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from omegaconf import DictConfig
 
-from encoderlab.apps.comparing.comparison import build_comparison
+from encoderlab.apps.comparing.comparison import build_comparison, setting_value
 from encoderlab.apps.comparing.comparison_page import show_comparison, write_comparison
 from encoderlab.apps.comparing.finished_runs import finished_runs
 from encoderlab.config import TRAINING_COMMANDS
@@ -38,12 +38,14 @@ from encoderlab.config.schemas import settings_to_dict
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError, one_line
 from encoderlab.metrics.scores import is_lower_better
 from encoderlab.reports.blocks import Items, Table, show
+from encoderlab.reports.wording import counted
 from encoderlab.runs.resume import LOGGING
 from encoderlab.runs.run import JOURNAL, FolderInUseError, Run, is_sweep, runs_in
 from encoderlab.settings import flat_settings
 from encoderlab.system.device import available_cores, precision_here
 from encoderlab.system.files import atomic_write_text
 from encoderlab.system.processes import Interrupted, deferred, signals_handled
+from encoderlab.system.records import json_of
 from encoderlab.training.config import Precision
 
 if TYPE_CHECKING:
@@ -64,8 +66,8 @@ CHANGE_WIDTH = {"model", "model.d_model", "init_from", "experiment"}  # settings
 def sweep(line: CommandLine, start: Callable[[Any, Sequence[str]], None]) -> None:
     """Run every combination of the values given, or the trials of a search.
 
-    `start` runs the command with one job's settings and overrides. Raises the error of the first job that failed, when
-    all others have run.
+    `start` runs the command with one job's settings and overrides. Raises UserError, with the exit code of the first
+    job that failed, when all others have run.
     """
     assert line.sweep is not None
     trials = line.sweep.trials
@@ -83,7 +85,7 @@ def sweep(line: CommandLine, start: Callable[[Any, Sequence[str]], None]) -> Non
                 search(line, jobs, trials)
             else:
                 _combine(line, jobs)
-        except UserError:  # of the first job that failed; the others have run
+        except UserError:  # about the jobs that failed; the others have run
             _finish(jobs, compared=trials is None)
             raise
         except Interrupted:
@@ -119,6 +121,7 @@ def _combine(line: CommandLine, jobs: Jobs) -> None:
     if PARALLEL in overrides and not any(override.startswith(N_JOBS) for override in overrides):
         overrides.append(f"{N_JOBS}{torch.cuda.device_count() or available_cores()}")
     in_workers = PARALLEL in overrides  # they get Ctrl-C too, save, and then end this process
+    jobs.failures_file.unlink(missing_ok=True)  # of an earlier start
     try:
         with deferred("each job saves after its step") if in_workers else nullcontext():
             run_hydra(replace(line, overrides=overrides), jobs)
@@ -128,6 +131,21 @@ def _combine(line: CommandLine, jobs: Jobs) -> None:
         )
         remedy = f"Repeat the line with sweep_dir={jobs.root}, and {N_JOBS}1 to run one job at a time"
         raise TrainingError(problem, remedy=remedy) from None
+    _refuse_failures(jobs)
+
+
+def _refuse_failures(jobs: Jobs) -> None:
+    """Raise UserError, with the exit code of the first one, if jobs have failed; the reason of each has been shown."""
+    if not jobs.failures_file.is_file():
+        return
+    failures = [json.loads(line) for line in jobs.failures_file.read_text(encoding="utf-8").splitlines()]
+    jobs.failures_file.unlink()
+    names = "; ".join(failure["job"] for failure in failures)
+    problem = f"{counted(len(failures), 'job')} failed, for the reasons above: {names}"
+    again = "" if jobs.dry else f", or repeat the line with sweep_dir={jobs.root}: finished jobs are not repeated"
+    error = UserError(problem, remedy=f"Correct the settings{again}")
+    error.exit_code = failures[0]["exit_code"]
+    raise error
 
 
 def _finish(jobs: Jobs, *, compared: bool) -> None:
@@ -167,13 +185,35 @@ class Jobs:
         """Return the name of the command."""
         return self.line.command
 
+    @property
+    def failures_file(self) -> Path:
+        """Return the file in which jobs that fail, in any process, note that until all have ended: a line for each."""
+        return self.root / LOGS / "failures.jsonl"
+
     def __call__(self, config: DictConfig) -> None:
-        """Run the job of a config that Hydra has composed, in this process or in a launcher's worker."""
+        """Run the job of a config that Hydra has composed, in this process or in a launcher's worker.
+
+        A failure is a line, and is noted; raised, Hydra would add lines of its own.
+        """
         # What was typed for this job, and what of it differs between jobs.
         hydra = HydraConfig.get()
         overrides = [override for override in hydra.overrides.task if override != f"experiment={EXPERIMENT}"]
         varied = {*self.varied, *(hydra.sweeper.get("params") or {})}
         own = [override for override in overrides if override.partition("=")[0] in varied]
+        try:
+            self._run_composed(config, overrides, own, varied)
+        except UserError as error:
+            shown = " ".join(own or overrides)
+            say(f"{shown}: failed: {error}")
+            self.failures_file.parent.mkdir(parents=True, exist_ok=True)
+            with self.failures_file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"job": shown, "exit_code": error.exit_code}) + "\n")
+
+    def _run_composed(
+        self, config: DictConfig, overrides: Sequence[str], own: Sequence[str], varied: Collection[str]
+    ) -> None:
+        """Run the job of a config, of whose `overrides` its `own` differ between jobs. Raises UserError if it fails."""
+        hydra = HydraConfig.get()
         settings = settings_of(config, self.line)
 
         # Its folder is named by these settings, so the same line finds its finished runs again. What only watches a run
@@ -185,9 +225,11 @@ class Jobs:
 
         # Jobs that run at the same time share the cores.
         n_parallel = hydra.launcher.get("n_jobs") or 1
+        requested = settings
         if n_parallel > 1:
             settings = _share_of_machine(settings, n_parallel, hydra.job.num)
         settings = _comparable(settings, varied)
+        overrides = [*overrides, *_set_by_sweep(requested, settings)]
         in_worker = os.getpid() != self.main_process
         with signals_handled() if in_worker else nullcontext():
             self.run(settings, overrides, _name(words, plain), " ".join(own or overrides), logged=n_parallel > 1)
@@ -206,6 +248,7 @@ class Jobs:
         if hasattr(settings, "run_dir") and not self.dry:
             folder = Run(Path(settings.run_dir or self.root / name))
             if folder.finished:
+                _report_of(folder)  # refuses one that is cut off, before the table at the end
                 say(f"{shown}: finished before: {folder.folder}")
                 return folder
             resume = {"resume": "auto"} if getattr(settings, "resume", "") is None else {}
@@ -219,8 +262,7 @@ class Jobs:
         try:
             with self._output(name) if logged else nullcontext():
                 self.start(settings, overrides)
-        except UserError as error:
-            say(f"{shown}: failed: {error}")
+        except UserError:
             raise
         except Exception as error:
             traceback.print_exception(error)
@@ -238,9 +280,20 @@ class Jobs:
             yield
 
 
+def _report_of(folder: Run) -> dict[str, Any]:
+    """Return the report of a finished run. Raises DataError if it is cut off or no report."""
+    path = folder.report_file
+    try:
+        report = dict(json_of(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        problem = f"{path} cannot be read: {one_line(str(error))[:200]}"
+        raise DataError(problem, remedy=f"Remove {folder.folder} to run this job again") from None
+    return report
+
+
 def _outcome(folder: Run) -> str:
     """Return the main score of a finished run in words, such as "accuracy 0.912 on test"."""
-    report = json.loads(folder.report_file.read_text(encoding="utf-8"))
+    report = _report_of(folder)
     splits = report.get("splits", {})
     name = report.get("main_score")
     for split in ("test", SPLIT, *splits):
@@ -285,6 +338,13 @@ def _comparable(settings: Any, varied: Collection[str]) -> Any:
     if training.precision is Precision.auto and not CHANGE_WIDTH.isdisjoint(varied):
         training = replace(training, precision=Precision[precision_here(training.device)])
     return replace(settings, training=training)
+
+
+def _set_by_sweep(requested: Any, settings: Any) -> list[str]:
+    """Return what the sweep has set of a job's `settings`, as it is typed in the line that repeats the job."""
+    before = dict(flat_settings(settings_to_dict(requested)))
+    after = dict(flat_settings(settings_to_dict(settings)))
+    return [f"{name}={setting_value(value)}" for name, value in after.items() if value != before[name]]
 
 
 def say(line: str) -> None:
@@ -400,13 +460,16 @@ def _run(study: Study, trial: FrozenTrial, line: CommandLine, jobs: Jobs) -> Non
 
     score = None
     if "drawn" in trial.user_attrs:
+        shown = " ".join([f"trial {trial.number}:", *trial.user_attrs["drawn"]])
         try:
-            settings = _comparable(composed(line), jobs.varied)
-            shown = " ".join([f"trial {trial.number}:", *trial.user_attrs["drawn"]])
-            folder = jobs.run(settings, line.overrides, f"trial-{trial.number}", shown)
+            requested = composed(line)
+            settings = _comparable(requested, jobs.varied)
+            overrides = [*line.overrides, *_set_by_sweep(requested, settings)]
+            folder = jobs.run(settings, overrides, f"trial-{trial.number}", shown)
         except FolderInUseError:
             return
-        except UserError:  # it has been shown
+        except UserError as error:
+            say(f"{shown}: failed: {error}")
             folder = None
         score = None if folder is None else score_of(folder)
     study.tell(trial.number, score, state=TrialState.FAIL if score is None else None, skip_if_finished=True)
@@ -418,7 +481,7 @@ def score_of(folder: Run) -> float | None:
 
     Raises SettingError if validation was not scored.
     """
-    report = json.loads(folder.report_file.read_text(encoding="utf-8"))
+    report = _report_of(folder)
     if SPLIT not in report["splits"]:
         problem = "A search needs validation rows to score trials"
         raise SettingError(problem, remedy="Hold some out with dataset.validation_fraction=0.1")
