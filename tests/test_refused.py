@@ -18,6 +18,10 @@ SETTING, DATA, TRAINING = 2, 3, 4
 RUNS = {"brackets": "brackets_run", "reverse": "reverse_run", "pairs": "pairs_run"}
 FILES = {
     "reviews.csv": "review,stars\nwarm and wise,5\ncold and long,1\n" * 20,
+    "tickets.csv": "id,comment,done,month,outcome\n"
+    + "".join(f"{n},ticket {n} is late,{n % 5 > 2},{('may', 'june')[n % 2]},{'abc'[n % 3]}\n" for n in range(60)),
+    "graded.csv": "id,comment,score,reviewLabel\n"
+    + "".join(f"{n},ticket {n} is late,{n % 2},{'abc'[n % 3]}\n" for n in range(60)),
     "texts.txt": "warm and wise\ncold and long\n",
     "latin.txt": b"fine\ncaf\xe9\n",
     "empty.txt": "",
@@ -91,6 +95,8 @@ CLI = [
     ("train --cfg job model.n_layer=2", SETTING, "model.n_layers"),
     ("train --cfg job +model.n_layer=2", SETTING, "model.n_layers"),
     ("finetune dataset=reviews.csv", SETTING, "dataset.path=reviews.csv"),
+    ("finetune tickets.csv", DATA, "Set dataset.label=outcome"),
+    ("finetune graded.csv", DATA, "Set dataset.label=reviewLabel"),
     ("predict reviews.csv", SETTING, "run="),
     ("predict full", DATA, "run=full"),
     ("predict text=a", SETTING, "run"),

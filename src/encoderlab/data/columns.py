@@ -275,6 +275,19 @@ def are_numbers(cells: Collection[str]) -> bool:
 Cells = Sequence[str]  # the first values of a column
 _TEXTS = "text review sentence content body comment message tweet query question utterance document abstract"
 _LABELS = "label class category target sentiment stars rating intent topic verdict polarity emotion grade score y"
+# What labels may be called, and what describes how a row came to be; both only decide which column is proposed.
+_PERHAPS_LABELS = "kind type tag queue genre department reason"
+_OF_PROCESS = (
+    "month year day weekday week quarter date time hour created updated source channel region country city language "
+    "user author customer agent assignee version split fold batch priority status state done read seen sent open "
+    "closed resolved archived deleted active verified processed exported assigned edited flagged"
+)
+_CALENDAR = re.compile(
+    r"(19|20)[0-9]{2}(-[0-9]{2})?|[0-9]{2}[/.-](19|20)[0-9]{2}|q[1-4]"
+    r"|(jan|feb|mar|apr|may|jun|jul|aug|sep|sept|oct|nov|dec)[.]?"
+    r"|january|february|march|april|june|july|august|september|october|november|december"
+    r"|(mon|tue|tues|wed|thu|thur|thurs|fri|sat|sun)[.]?|(mon|tues|wednes|thurs|fri|satur|sun)day"
+)
 _IDS = "id ids uuid guid index idx nr unnamed"
 KNOWN_NAMES = f"{_TEXTS} {_LABELS} {_IDS}"
 DATE = re.compile(
@@ -312,8 +325,9 @@ def guess_label(columns: Mapping[str, Cells], target: TargetKind, where: str) ->
     few = list(candidates)
     if target != "number":
         few = [name for name, values in candidates.items() if 2 * len(values) <= max(len(columns[name]), 4)]
-        few.sort(key=lambda name: len(candidates[name]))
-    names = with_known_names(candidates, _LABELS) or few
+    by_evidence = sorted(candidates, key=lambda name: _label_evidence(name, candidates[name]))
+    few = [name for name in by_evidence if name in few]
+    names = with_known_names(by_evidence, _LABELS) or few
     shown = {name: columns[name] for name in few or candidates}
     if not shown:
         shown = _without_ids_and_dates(columns)
@@ -327,6 +341,27 @@ def guess_label(columns: Mapping[str, Cells], target: TargetKind, where: str) ->
         setting = typed("dataset.label", numbers[0])
         remedy = f"To predict numbers, set task=regression {setting}"
     return _only(names, "dataset.label", shown, where, remedy)
+
+
+def _label_evidence(name: str, values: Collection[str]) -> tuple[int, bool, bool, bool, int]:
+    """Return how little speaks for a column of these values being that of the labels: the least is proposed.
+
+    First the words of its name; then what describes how a row came to be, such as a month, is less likely than another,
+    a truth value less likely than several values, and more values less likely than few.
+    """
+    words = _words_of(name)
+    known = [place for place, word in enumerate(_LABELS.split()) if word in words]
+    lowered = {value.strip().lower() for value in values}
+    is_of_process = bool(words & {*_OF_PROCESS.split()}) or all(map(_CALENDAR.fullmatch, lowered))
+    has_more_words = len(words) > 1  # category_id beside category
+    perhaps = bool(words & {*_PERHAPS_LABELS.split()})
+    return (
+        min(known, default=len(_LABELS.split())) + has_more_words * bool(known),
+        is_of_process,
+        not perhaps,
+        lowered <= {*YES, *NO},
+        len(values),
+    )
 
 
 def named_as_labels(columns: Iterable[str]) -> list[str]:
@@ -417,4 +452,10 @@ def _only(names: Sequence[str], setting: str, candidates: Mapping[str, Cells], w
 
 def with_known_names(columns: Iterable[str], known: str) -> list[str]:
     """Return the columns of whose name a word is known."""
-    return [name for name in columns if {*re.split(r"[\W_]+", name.casefold())} & {*known.split()}]
+    return [name for name in columns if _words_of(name) & {*known.split()}]
+
+
+def _words_of(name: str) -> set[str]:
+    """Return the words of a column's name, such as review and label of `review_label` and `reviewLabel`."""
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return {*re.split(r"[\W_]+", apart.casefold())} - {""}
