@@ -133,7 +133,7 @@ def _report(
         notes.append(f"The model's labels {matched}")
     notes += _notes_on_known_rows(scores, extra)
     summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, dataset=config.dataset)
-    report = build_report(summary, {split: scores}, {}) | extra | {"data_notes": data_notes}
+    report = {**build_report(summary, {split: scores}, {}), **extra, "data_notes": data_notes}
     facts = run_facts(run)
     write_report(run.folder, report, facts, data.split(split), scores, partial(word_importance, model))
     files = run.files("page", "report", "predictions", "plots")

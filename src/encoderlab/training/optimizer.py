@@ -67,7 +67,7 @@ class EagerAdamW(torch.optim.AdamW):
         for group in self.param_groups:
             states = [self.state[weight] for weight in group["params"]]
             beta1, beta2 = group["betas"]
-            torch._fused_adamw_(
+            torch._fused_adamw_(  # pyright: ignore[reportPrivateImportUsage]
                 group["params"],
                 [weight.grad for weight in group["params"]],
                 [state["exp_avg"] for state in states],
