@@ -98,6 +98,7 @@ def fit_linear(
     they are too many, if classes do not weigh the same, and if the run is a trial of a few steps. Every process has the
     same. With the network's predictions `out_of_fold`, those of the linear model are made by the same folds.
     """
+    # Runs that have none.
     task = model.config.task
     if not isinstance(task, TextTaskConfig) or task.linear_weight == 0 or not isinstance(data, Data):
         return None
@@ -105,6 +106,8 @@ def fit_linear(
     is_trial = steps is not None and steps < SHORTEST_RUN
     if task.linear_weight is None and (is_trial or label_weights is not None):
         return None
+
+    # The main process fits it; the others get it as small as a branch must be.
     train = labelled(data.split("train"))
     on_ngrams = None
     if model.processes.is_main:
@@ -117,6 +120,8 @@ def fit_linear(
     linear = model.processes.broadcast_from_main(branch)
     if linear is None:
         return None
+
+    # Without validation rows, it is judged by the folds that the network was.
     held_out = None
     if on_ngrams is not None and out_of_fold is not None:
         held_out = _predicted_by_folds(train, on_ngrams, out_of_fold)

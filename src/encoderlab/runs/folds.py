@@ -110,6 +110,7 @@ def _fold_run(config: AnyRunConfig, run: Run, number: int, train: Train[AnyRunCo
 
 def report_folds(run: Run, data: Data, folded: Folded, runs: Sequence[Run]) -> None:
     """Write predictions.csv, label_errors.csv (of labelled texts), report.html and report.json; show the scores."""
+    # The scores of all folds together.
     rows = folded.whole
     labels = data.labels
     finished = []
@@ -117,12 +118,16 @@ def report_folds(run: Run, data: Data, folded: Folded, runs: Sequence[Run]) -> N
         learned = fold_run.record.environment["dataset"]["splits"]["train"]["rows"]
         finished.append(reports.Fold(fold_run.folder, fold_run.report, learned))
     report = reports.build_folds_report(finished, data.origin["unused_test_rows"] or 0)
+
+    # The prediction for each row, by the fold that has not seen it. Rows drawn at random have a score of their own.
     where = list(map(rows.where, range(len(rows))))
     table = reports.out_of_fold_table([fold_run.predictions_file for fold_run in runs], folded.folds, where, labels)
     if rows.target == "label" and SELECTED in table:
         drawn = np.asarray(table[SELECTED] == Reason.random.value)
         if FEW_RANDOM <= drawn.sum() < len(drawn):
             reports.add_random_rows(report, table, drawn)
+
+    # Labels that the predictions doubt.
     judged = rows.target in ("label", "label_set")
     to_check = reports.labels_to_check(table, labels, rows.target) if judged else None
     reports.write_folds_report(run.folder, report, run_facts(run), table, to_check)

@@ -169,12 +169,17 @@ class Journal:
         """
         if self._path == Path(os.devnull):
             return []
+        # A gap before the second logged step: step 1 is always logged.
         steps = [0, *self._logged("step")]
         first_is_missing = self.progress.step >= 1 and 1 not in steps
         gaps = [(1, min(steps[1:], default=self.progress.step + 1) - 1)] if first_is_missing else []
+
+        # Gaps between two logged steps, and after the last.
         reached = [*sorted(steps), self.progress.step]
         between = [(before + 1, after - 1) for before, after in pairwise(reached) if after - before > self._between]
         gaps += [gap for gap in between if gap[0] > 1]
+
+        # Evaluations that are lost though the steps around them are there.
         alone = [lost for lost in self._lost_evaluations if not any(gap[0] <= lost[0] <= gap[1] for gap in gaps)]
         return sorted([*gaps, *alone])
 

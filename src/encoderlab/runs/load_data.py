@@ -43,12 +43,14 @@ def load_data(config: RunConfig, *, scored: bool = True) -> Data | Documents:
     `scored`. Very few rows are all trained on in any case. Raises SettingError or DataError if the dataset cannot be
     read, or nothing can be learned.
     """
+    # Documents, from which rows are drawn for each epoch.
     if config.task.of_documents:
         if config.dataset.is_stream and config.training.steps is None and config.training.budget is None:
             problem = "dataset.streaming=true has no end, and neither training.steps nor training.budget is set"
             raise SettingError(problem, remedy="Set training.steps=100000, or training.budget=12h")
         return load_documents(config.dataset, config.task, config)
 
+    # Labelled rows. Too few for validation are put back into training.
     data = config.dataset.load(config.cache, config.task.target)
     data = replace(data, may_lack_labels=config.task.of_vectors)
     if _trains_on_all_rows(config, data, scored=scored):

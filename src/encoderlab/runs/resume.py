@@ -168,16 +168,19 @@ def _refuse_changes(run: Run, settings: Mapping[str, Any], changed: Mapping[str,
 
 def _apply(recorded: RunConfig, changed: Mapping[str, Any], config: RunConfig, run: Run) -> RunConfig:
     """Return the `recorded` settings of a run with the changed ones, and with what `config` says of this start."""
+    # The settings of the run, with those that this line changes.
     merged: dict[str, Any] = settings_to_dict(recorded) | {"cache_dir": config.cache_dir}
     for key, value in changed.items():
         group, _, name = key.rpartition(".")
         (merged[group] if group else merged)[name] = value
+
+    # Its folder, and what was typed now.
     settled = settings_from_dict(merged | {"run_dir": str(run.folder), "resume": str(run.folder)}, type(config))
     return replace(settled, overrides=config.overrides)
 
 
 def _is_explicit(key: str, explicit: Collection[str] | None) -> bool:
-    """Return whether a setting was typed: by its name, its group, or perhaps in a recipe; None: all were."""
+    """Return whether a setting was typed: by its name, its group, or perhaps in an experiment; None: all were."""
     if explicit is None or not {"experiment", "config"}.isdisjoint(explicit):
         return True
     return any(f"{key}.".startswith(f"{name}.") for name in explicit)

@@ -77,12 +77,15 @@ def _with_branch(model: Model, linear: FittedLinear, alone: Scored, rows: Mappin
     """Return the scores of the `model` with the linear one beside its network, or those of the network `alone` if there
     is to be no branch. The model has no thresholds yet: they are fitted to what it predicts with the branch.
     """
+    # What both models predict of rows that neither has seen decides whether they are added.
     examples = {name: cast("ExampleRows", split_rows) for name, split_rows in rows.items()}
     before = cast("Mapping[str, PredictionScores]", alone.scores)
     held_out = held_out_of(model.task, before, linear, examples)
     branch, facts = choose_branch(model.task, linear, held_out)
     if branch is None:
         return replace(alone, linear_branch=facts)
+
+    # Validation comes first again: thresholds are fitted to the sum.
     both = replace(model, branch=branch)
     scores: dict[str, Any] = {}
     if "validation" in rows:
@@ -91,6 +94,8 @@ def _with_branch(model: Model, linear: FittedLinear, alone: Scored, rows: Mappin
     for name in before:
         if name != "validation":
             scores[name] = both.evaluate(rows[name])
+
+    # What each part has, and what the network's own thresholds are, for those who read it without the branch.
     facts |= parts(both, before, scores, examples)
     settings = alone.model.task.config
     facts["network_thresholds"] = {name: getattr(settings, name) for name in THRESHOLDS if hasattr(settings, name)}

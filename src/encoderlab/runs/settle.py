@@ -219,6 +219,7 @@ def settle_contrast(
     Of many labels, a batch has hardly two rows; and several processes would compare only their own. Raises SettingError
     if it was set for a task that compares nothing.
     """
+    # As set, unless it would have no effect.
     can_compare = task.one_class_per_text and shape.pairs is Pairs.joint
     if training.contrast_weight is not None:
         if training.contrast_weight and not can_compare:
@@ -226,6 +227,8 @@ def settle_contrast(
             allowed = "a task that gives each text, or pair read as one, one label"
             raise SettingError(problem, allowed=allowed, remedy="Remove training.contrast_weight")
         return training, []
+
+    # Otherwise by the rows.
     starts = facts.start_shape is not None and not facts.paired and facts.processes == 1
     few_labels = len(facts.labels) < MANY_LABELS
     compares = can_compare and starts and few_labels
@@ -294,8 +297,11 @@ def settle_learning_rate(
     """Decide the learning rates: how they fall from layer to layer, and the peak: from scratch one for each optimizer,
     from a pretrained encoder by its width, higher for one of many classes, lower for pairs that are read separately.
     """
+    # How rates fall from layer to layer.
     if training.layer_decay is None:
         training = replace(training, layer_decay=1.0 if facts.start_shape is None else LAYER_DECAY)
+
+    # The peak: as set, of fresh weights, or of a pretrained encoder.
     if training.learning_rate is not None:
         return training, []
     if facts.start_shape is None:
