@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-TRAINING_COMMANDS = ("train", "pretrain", "finetune", "distill")  # whose runs resume, and have recipes and sweeps
+TRAINING_COMMANDS = ("train", "pretrain", "finetune", "distill")  # whose runs resume, and have experiments and sweeps
 
 
 def config_folder() -> Path:

@@ -110,7 +110,7 @@ def _is_set(name: str, names: Set[str]) -> bool:
 def earlier_run(command: str, arguments: Sequence[str]) -> EarlierRun | None:
     """Return the run that config=... names among the arguments of a command; None if none does.
 
-    Raises SettingError for an evaluation, a run of another command, or another recipe beside it; DataError if there is
+    Raises SettingError for an evaluation, a run of another command, or an experiment beside it; DataError if there is
     no run, or its records are damaged.
     """
     folders = [argument.partition("=")[2] for argument in arguments if argument.startswith(f"{OPTION}=")]
@@ -120,7 +120,7 @@ def earlier_run(command: str, arguments: Sequence[str]) -> EarlierRun | None:
     others = [argument for argument in arguments if argument.lstrip("+").startswith("experiment=")]
     if others:
         remedy = f"Remove {others[0]}, or {OPTION}={folder}"
-        raise SettingError(f"{OPTION}={folder} and {others[0]} are both whole recipes", remedy=remedy)
+        raise SettingError(f"{OPTION}={folder} and {others[0]} each set everything", remedy=remedy)
     record = _record(Path(folder))
     started_by = record.get("command")
     if started_by not in TRAINING_COMMANDS:

@@ -87,7 +87,7 @@ def _missing_option(error: MissingConfigException) -> SettingError:
     remedy = f"Did you mean {group}={near}?" if near else "encoderlab list describes each"
     if not group:
         problem = f"There is no config named {name or repr(name)}"
-        remedy = "Remove --config-name; choose a recipe with experiment=NAME, also of your own, with --config-dir"
+        remedy = "Remove --config-name; choose an experiment with experiment=NAME, also of your own, with --config-dir"
     elif not name:
         problem = f"{group}= names no config"
         remedy = f"Set {group}=NAME"
