@@ -73,7 +73,8 @@ def _check_modules(config: EmbedConfig) -> None:
         problem = f"{config.run} makes its vectors by {', '.join(left_out)} after the pooling, which is not read here"
         remedy = f"Set pooling={(sentence_pooling(folder) or Pooling.mean).name} for the vectors before it"
         raise DataError(problem, remedy=remedy)
-    if prompt := default_prompt(folder):
+    prompt = default_prompt(folder)
+    if prompt:
         say(f"{config.run} puts {prompt!r} before each text by default. Here the texts are read as they are")
 
 

@@ -15,4 +15,5 @@ def config_folder() -> Path:
 def config_file(name: str, config_dir: str | None) -> Path | None:
     """Return the file of a config such as task/sst2: a shipped one, or one of the user's own in `config_dir`."""
     folders = [config_folder(), *([Path(config_dir)] if config_dir else [])]
-    return next((file for folder in folders if (file := folder / f"{name}.yaml").is_file()), None)
+    files = [folder / f"{name}.yaml" for folder in folders]
+    return next(filter(Path.is_file, files), None)

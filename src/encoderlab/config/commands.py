@@ -142,6 +142,7 @@ class PretrainConfig(RunConfig):
     )
 
     init_from: str | None = setting(None, "Encoder to start from, as in finetune; null: from scratch.")
+    folds: int | None = setting(None, "Refused, with the reason.", internal=True)
 
     @property
     def supports_folds(self) -> bool:
@@ -197,6 +198,7 @@ class DistillConfig(RunConfig):
         maximum=1,
     )
     unlabelled: str | None = setting(None, "On a task: a file of further, unlabelled texts for the teacher to label.")
+    folds: int | None = setting(None, "Refused, with the reason.", internal=True)
 
     @property
     def supports_folds(self) -> bool:

@@ -6,13 +6,13 @@ from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import yaml
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf import errors
 
 from encoderlab.config import config_file
 from encoderlab.config.commands import CommandConfig
 from encoderlab.config.schemas import SCHEMAS, names_of, unknown_setting
-from encoderlab.config.yaml_lines import line_of
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.settings import allowed_range
 
@@ -69,8 +69,37 @@ def _place_in_file(message: str, key: str, config_dir: str | None) -> str:
     file = config_file(named[1], config_dir)
     if file is None:
         return ""
-    line = line_of(file, key)
+    line = _line_of(file, key)
     return f"{file}, line {line}" if line else str(file)
+
+
+def _line_of(file: Path, setting: str) -> int | None:
+    """Return the line, counted from 1, on which a YAML file states a setting such as model.d_model; None if it does
+    not.
+
+    The config of a group states its settings without the name of the group.
+    """
+    root = yaml.compose(file.read_text(encoding="utf-8"), yaml.SafeLoader)
+    names = setting.split(".")
+    for first in range(len(names)):
+        line = _line_in(root, names[first:])
+        if line is not None:
+            return line
+    return None
+
+
+def _line_in(node: yaml.Node | None, names: list[str]) -> int | None:
+    """Return the line of nested keys with these names; None if the node does not have them."""
+    line = None
+    for name in names:
+        if not isinstance(node, yaml.MappingNode):
+            return None
+        stated = [(key, value) for key, value in node.value if key.value == name]
+        if not stated:
+            return None
+        key, node = stated[-1]
+        line = key.start_mark.line + 1
+    return line
 
 
 def _at(where: str, error: SettingError) -> SettingError:

@@ -158,7 +158,8 @@ def _misread_texts(folder: str) -> Iterator[tuple[str, Any, Any]]:
             continue
         group = file.parent.name
         if group in GROUPS:
-            misread, written = {group: misread}, {group: written}
+            misread = {group: misread}
+            written = {group: written}
         for name in GROUPS & misread.keys():
             if isinstance(misread[name], dict):
                 for setting, value in misread[name].items():

@@ -33,7 +33,6 @@ _LONGEST_TAG = 2**10  # bytes of a tag that two blocks may share
 _PLACE = re.compile(rb""" r *= *["']([A-Z]{0,3})([0-9]+)["']""")
 _FAR_PLACE = re.compile(rb""" r *= *["'](?=[A-Z]{2}|[A-Z]?[0-9]{6})([A-Z]{0,3})([0-9]+)["']""")
 _CODED_PLACE = re.compile(rb""" r *= *(?:"[^"&<]*&|'[^'&<]*&)""")
-_CELL = re.compile(rb"""<((?:\w+:)?c)\b[^>]*?\sr\s*=\s*["']([A-Z]{1,3})[0-9]+["'][^>]*?(?:/>|>.*?</\1>)""", re.DOTALL)
 _BLANKS = bytes.maketrans(b"\t\n\r", b"   ")
 _FORMULA = re.compile(
     rb"<(?:\w+:)?c\b([^>]*)>\s*<(?:\w+:)?f\b[^>]*?(?:/>|>[^<]*</(?:\w+:)?f>)\s*(?:<(?:\w+:)?v\s*>([^<]*)<)?"

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from encoderlab.config.commands import OutputConfig, PredictionFormat
-from encoderlab.data.examples import joined
 from encoderlab.errors import DataError, SettingError, printable
 from encoderlab.models.sheets import refuse_many_rows, write_sheet
 from encoderlab.reports.blocks import json_safe
@@ -139,25 +138,6 @@ def _write_xlsx(file: TextIO, rows: Iterator[Row], types: Types, columns: Sequen
 
 # Each writes rows, whose cells are single values (except in jsonl); `columns` are the header if there are none.
 WRITERS = dict(zip(PredictionFormat, (_write_csv, _write_jsonl, _write_parquet, _write_xlsx), strict=True))
-
-
-def write_label_studio(file: TextIO, rows: Iterator[Row], text_columns: Sequence[str]) -> None:
-    """Write the tasks that Label Studio imports, whose data are the cells that hold something."""
-    before = "[\n"
-    for row in rows:
-        data = {name: value for name, value in row.items() if value is not None}
-        file.write(before + json.dumps({"data": data}, ensure_ascii=False, default=in_json))
-        before = ",\n"
-    file.write("\n]\n")
-
-
-def write_doccano(file: TextIO, rows: Iterator[Row], text_columns: Sequence[str]) -> None:
-    """Write the lines that doccano imports: the text, its labels, of which there are none, and metadata."""
-    for row in rows:
-        text = joined(str(row[name]) for name in text_columns)
-        others = {name: value for name, value in row.items() if name not in text_columns and value is not None}
-        line = {**others, "text": text, "label": []}
-        file.write(json.dumps(line, ensure_ascii=False, default=in_json) + "\n")
 
 
 @contextmanager

@@ -135,7 +135,8 @@ def _absent_labels(scores: PredictionScores) -> list[str]:
     absent = ~(scores.labels.any(0) | scores.predicted.any(0))
     if not absent.any():
         return []
-    n, n_absent = len(absent), int(absent.sum())
+    n = len(absent)
+    n_absent = int(absent.sum())
     with_zeros = scores.values["f1_macro"] * (n - n_absent) / n
     return [
         f"Macro F1 is the mean over the {n - n_absent} of {n} labels that occur as a label or a prediction. "

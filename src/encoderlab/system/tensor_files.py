@@ -49,7 +49,8 @@ def _header(tensors: Mapping[str, Tensor], order: list[str], metadata: Mapping[s
     end = 0
     for name in order:
         tensor = tensors[name]
-        begin, end = end, end + tensor.nbytes
+        begin = end
+        end += tensor.nbytes
         content[name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
     encoded = json.dumps(content).encode()
     return encoded + b" " * (-len(encoded) % ALIGNMENT)

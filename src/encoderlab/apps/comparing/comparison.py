@@ -219,7 +219,7 @@ def build_comparison(
     shown = {name: shown_values(runs, name) for name in differing}
     values = {name: [shown[name][repr(own[0].settings.get(name))] for own in settings.values()] for name in differing}
     notes = [*_notes(runs, rows, differences.values(), chosen=reference is None), *_recipe_note(runs, rows, values)]
-    notes += [note for label, difference in differences.items() if (note := _few_rows_note(label, difference, best))]
+    notes += [note for label, own in differences.items() for note in _few_rows_note(label, own, best)]
     return json_safe(
         {
             "task": first.report["task"],
@@ -374,14 +374,15 @@ def _notes(runs: Sequence[FinishedRun], rows: Records, differences: Records, *, 
         yield f"Checkpoints were chosen on {split}, the split that is compared, so all scores are slightly too good"
 
 
-def _few_rows_note(label: str, difference: Mapping[str, Any], reference: str) -> str:
-    """Return a note on two runs that differ in few rows; "" if there are more, or nothing is known of the rows."""
-    won, lost = difference["won"], difference["lost"]
+def _few_rows_note(label: str, difference: Mapping[str, Any], reference: str) -> Iterator[str]:
+    """Yield a note on two runs that differ in few rows; nothing if there are more, or nothing is known of the rows."""
+    won = difference["won"]
+    lost = difference["lost"]
     if won is None or won + lost > FEW_DIFFERING:
-        return ""
+        return
     rows = f"{label} alone is right on {wording.counted(won, 'row')}, {reference} alone on {lost:,}"
     by_tests = f"p is {difference['mcnemar_p']:.4g} by the {MCNEMAR} and {difference['bootstrap_p']:.4g} by {BOOTSTRAP}"
-    return f"{rows}: {by_tests}, before any correction"
+    yield f"{rows}: {by_tests}, before any correction"
 
 
 def _recipe_note(runs: Sequence[FinishedRun], rows: Records, differing: Mapping[str, Sequence[str]]) -> Iterator[str]:

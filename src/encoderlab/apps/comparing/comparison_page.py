@@ -265,8 +265,7 @@ def _for_paper(comparison: Mapping[str, Any], *, in_tex: bool) -> str:
         difference = row["difference"]
         against = ["", "", ""]
         if difference is not None:
-            p_corrected = difference["p_corrected"]
-            p_words = "" if p_corrected is None else "<0.001" if p_corrected < 0.001 else f"{p_corrected:.3f}"
+            p_words = _p_words(difference["p_corrected"])
             against = [f"{difference['value']:+.3f}", _bounds(difference["interval"], "+.3f"), p_words]
         mean = wording.score(row["value"])
         if row["deviation"] is not None:
@@ -280,6 +279,13 @@ def _for_paper(comparison: Mapping[str, Any], *, in_tex: bool) -> str:
     about = f"{headline(comparison)}. Differences are relative to {comparison['reference']}; {corrected}."
     n_texts = max(len(factors), 1)
     return _tex(about, columns, lines, n_texts) if in_tex else _markdown(about, columns, lines, n_texts)
+
+
+def _p_words(p_value: float | None) -> str:
+    """Return a p-value as a table shows it; "" if there is none."""
+    if p_value is None:
+        return ""
+    return "<0.001" if p_value < 0.001 else f"{p_value:.3f}"
 
 
 def _bounds(bounds: Sequence[float] | None, form: str) -> str:

@@ -39,7 +39,8 @@ def grid_plot(means: Mapping[str, Mapping[str, float]], first: str, second: str,
     across = list(next(iter(means.values())))
     figure, axes = new_figure(min(2.6 + 0.8 * len(across), 14), min(1.6 + 0.5 * len(means), 14))
     image = axes.imshow(values, cmap="viridis", aspect="auto")
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    low = float(np.nanmin(values))
+    high = float(np.nanmax(values))
     for row, column in np.argwhere(~np.isnan(values)).tolist():
         is_light = high > low and values[row, column] > low + 0.6 * (high - low)
         color = "#1b1f24" if is_light else "white"

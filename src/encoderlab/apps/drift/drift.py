@@ -42,7 +42,9 @@ CLEAR = 0.55  # area under the ROC curve: of one that is higher, at least a tent
 LEAST_ALIKE = 10  # texts that are shown
 LETTERS = (2, 4)  # of the n-grams by which texts are compared that no encoder here reads
 DIMENSIONS = 256  # of their vectors
-TRAINING, HELD_OUT, NEW = "training rows", "held-out rows", "new texts"
+TRAINING = "training rows"  # the sides that are compared
+HELD_OUT = "held-out rows"
+NEW = "new texts"
 _WORD = re.compile(r"\w+")
 
 

@@ -22,7 +22,8 @@ from encoderlab.apps.labelling.selection import (
     classifier_of,
     unlike_neighbours,
 )
-from encoderlab.apps.labelling.settings import PoolConfig, RowsWritten, SelectConfig, SelectFormat
+from encoderlab.apps.labelling.settings import PoolConfig, RowsWritten, SelectConfig
+from encoderlab.apps.labelling.tools import TOOLS
 from encoderlab.batch import Batch, Prediction
 from encoderlab.config.commands import PredictionFormat
 from encoderlab.data.columns import listed
@@ -39,12 +40,9 @@ from encoderlab.models.row_files import (
     output_file,
     printable_row,
     without_formulas,
-    write_doccano,
-    write_label_studio,
 )
 from encoderlab.reports.wording import counted, interval, score
 
-TOOLS = {SelectFormat.label_studio: write_label_studio, SelectFormat.doccano: write_doccano}
 SHOWN_LABELS = 10
 SHOWN_LINES = 5
 ONLY_HERE = ("input", "output", "overwrite", "labelled")  # settings that the next round has others of

@@ -19,7 +19,10 @@ from encoderlab.errors import DataError, one_line
 from encoderlab.models.model import is_blank
 
 TEXTS = "an iterable with a text in each row, or a pair of texts"
-TEXT, TEXT_PAIR, LABEL, WEIGHT = "text", "text_pair", "label", "sample_weight"  # columns of the rows
+TEXT = "text"  # columns of the rows
+TEXT_PAIR = "text_pair"
+LABEL = "label"
+WEIGHT = "sample_weight"
 
 
 class InputError(DataError, ValueError):
@@ -86,8 +89,9 @@ def texts_of(X: Any) -> list[TextExample]:
         raise InputError(f"X is not a list of texts: {one_line(repr(X))[:80]}", allowed=TEXTS)
     examples = []
     for row, value in enumerate(X):
-        texts = [value] if isinstance(value, str) else value if isinstance(value, tuple | list) else []
-        if len(texts) not in (1, 2) or not all(isinstance(text, str) for text in texts):
+        texts = [value] if isinstance(value, str) else value
+        is_row = isinstance(texts, tuple | list) and len(texts) in (1, 2)
+        if not is_row or not all(isinstance(text, str) for text in texts):
             raise InputError(f"Row {row} of X is {one_line(repr(value))[:80]}", allowed=TEXTS)
         examples.append(TextExample(str(texts[0]), str(texts[1]) if len(texts) == 2 else None))
     if len({example.text_pair is None for example in examples}) > 1:
