@@ -132,13 +132,15 @@ def _seconds(learner: Learner, micro_batches: Sequence[Batch], choice: Choice) -
     """Return how long a step takes that changes no weight, because its learning rate is 0; or 0 if it is not finite."""
     torch.set_num_threads(choice.threads)
     timed = replace(learner, compute=replace(learner.compute, precision=choice.precision))
+    timed.copies = learner.copies
     timed.network.train()
     optimizer = timed.optimizer
     for group in optimizer.param_groups:
         group["lr"] = 0.0
     started = perf_counter()
     accumulate_gradients(timed, micro_batches, count_totals(micro_batches).targets)
-    norm = clip_gradients(optimizer, timed.config.clip_norm)
+    norm = clip_gradients(timed.copies.gradients(optimizer), timed.config.clip_norm)
+    timed.copies.put_back()
     is_finite = bool(norm.isfinite())
     if is_finite:
         optimizer.step()

@@ -36,6 +36,7 @@ from encoderlab.training.checkpoint import random_state, set_random_state
 from encoderlab.training.config import TrainingConfig, seconds_of, total_steps
 from encoderlab.training.loss import LOSSES, PLAIN, LabelWeights, LossForm, count_targets, losses
 from encoderlab.training.optimizer import clip_gradients, learning_rate_at
+from encoderlab.training.weight_copies import WeightCopies
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +144,11 @@ class Learner:
     processes: Processes = SINGLE_PROCESS
     label_weights: LabelWeights | None = None
     form: LossForm = PLAIN
+    copies: WeightCopies = field(init=False)
     guard: NonFiniteGuard = field(init=False)
 
     def __post_init__(self) -> None:
+        self.copies = WeightCopies.worthwhile(self.network, processes=self.processes.size)
         if self.label_weights is not None:
             self.label_weights = self.label_weights.to(self.compute.device)
         self.guard = NonFiniteGuard(waits=self.compute.device.type != "cuda")
@@ -181,7 +184,8 @@ def optimize(
         # Gradients of the whole batch, over all its micro-batches and all processes.
         totals = count_totals(micro_batches, learner.processes)
         step_losses = accumulate_gradients(learner, micro_batches, totals.targets)
-        norm = clip_gradients(optimizer, config.clip_norm)
+        norm = clip_gradients(learner.copies.gradients(optimizer), config.clip_norm)
+        learner.copies.put_back()
 
         # The update. The guard makes a step that is not finite change nothing. Reading it waits for the device, so it
         # is read when the losses are logged, which waits too (`Journal.step`), and after the last step.
@@ -203,6 +207,7 @@ def accumulate_gradients(
     divided by `targets`, how many there are of its kind in the whole batch.
     """
     means: dict[str, Tensor] = {}
+    learner.copies.renew(learner.compute.precision)
     network: Any = learner.network  # of several processes, a wrapper that averages gradients
     for number, micro_batch in enumerate(micro_batches, 1):
         averages = learner.processes.size == 1 or number == len(micro_batches)
@@ -216,7 +221,7 @@ def accumulate_gradients(
 
 def _backward(learner: Learner, micro_batch: Batch, targets: Mapping[str, int]) -> dict[str, Tensor]:
     """Add the gradients of one micro-batch to the existing ones; return its share of the mean losses."""
-    with learner.compute.autocast():
+    with learner.compute.autocast(), learner.copies.in_place():
         prediction = learner.network(micro_batch)
     summed = losses(prediction, micro_batch, learner.label_weights, learner.form)
     shares = {name: loss / max(targets[name], 1) for name, loss in summed.items()}
@@ -225,6 +230,7 @@ def _backward(learner: Learner, micro_batch: Batch, targets: Mapping[str, int]) 
     if size > 1:  # the processes average their gradients, which divides by their number
         total = total * size
     total.backward()
+    learner.copies.collect()
     return {name: share.detach() for name, share in shares.items()}
 
 

@@ -64,6 +64,8 @@ class OccurringRows(nn.Module):
     decay: Float[Tensor, ""]
     untouched: Float[Tensor, "vocabulary width"]
     row_of_id: Int[Tensor, " vocabulary"]
+    # Where a step reads copies of rows (`weight_copies`): which, and the copies.
+    rows_read: list[tuple[Int[Tensor, " read"], Float[Tensor, "read width"]]] | None = None
 
     def __init__(self, table: nn.Embedding, ids: Int[Tensor, " rows"], folder: Path | None = None) -> None:
         """A large table is kept in a file in `folder` meanwhile (None: in memory)."""
@@ -84,6 +86,11 @@ class OccurringRows(nn.Module):
     def forward(self, input_ids: Int[Tensor, "*tokens"]) -> Float[Tensor, "*tokens width"]:
         """Return the rows of these ids. Raises IndexError in training for one that is not among `ids`."""
         rows = self.row_of_id[input_ids]
+        if self.training and self.rows_read is not None:
+            read, places = rows.unique(return_inverse=True)
+            copies = self.weight.detach()[read].requires_grad_()
+            self.rows_read.append((read, copies))
+            return F.embedding(places, copies)
         if self.training:
             return F.embedding(rows, self.weight, self.padding_row)
         never_trained = rows < 0

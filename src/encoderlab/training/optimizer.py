@@ -51,7 +51,8 @@ class EagerAdamW(torch.optim.AdamW):
         """Update all weights that have a gradient."""
         weights = [weight for group in self.param_groups for weight in group["params"]]
         not_finite = getattr(self, "found_inf", None)  # only the kernel reads it: see NonFiniteGuard
-        if not_finite is not None or not all(_is_plain(weight) for weight in weights):
+        is_fused = all(group["fused"] for group in self.param_groups)
+        if not is_fused or not_finite is not None or not all(_is_plain(weight) for weight in weights):
             unwrap(torch.optim.AdamW.step)(self)
             return
 
@@ -207,17 +208,18 @@ def build_optimizer(
     return optimizer
 
 
-def clip_gradients(optimizer: torch.optim.Optimizer, clip_norm: float | None) -> Tensor:
-    """Scale the gradient down to `clip_norm` if it is longer (None: never); return its norm before scaling."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    norm = nn.utils.get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
+def clip_gradients(gradients: list[Tensor], clip_norm: float | None) -> Tensor:
+    """Scale gradients down to `clip_norm` if they are longer (None: never); return their norm before scaling."""
+    norms = torch._foreach_norm(gradients)  # pyright: ignore[reportPrivateImportUsage]
+    norm = torch.linalg.vector_norm(torch.stack(norms))
     gather = getattr(norm, "full_tensor", None)  # for gradients sharded over processes
     whole: Tensor = norm if gather is None else gather()
     if clip_norm is None:
         return whole
     is_short = whole.device.type == "cpu" and whole <= clip_norm  # on another device, the comparison would have to wait
     if not is_short:
-        nn.utils.clip_grads_with_norm_(parameters, clip_norm, norm)
+        factor = torch.clamp(clip_norm / (norm + 1e-6), max=1.0)
+        torch._foreach_mul_(gradients, factor)  # pyright: ignore[reportPrivateImportUsage]
     return whole
 
 
