@@ -329,7 +329,7 @@ class Training(Part):
             process.send_signal(number)
             _, said = process.communicate(timeout=120)
             ended_anyway = finished(self.current) and process.returncode == 0
-            is_unborn = process.returncode == -number and not said.strip()  # killed before it listened to signals
+            is_unborn = process.returncode == -number and (not said.strip() or _was_loading(said))
             if process.returncode not in CODES[number] and not ended_anyway and not is_unborn:
                 self.tally.wrong.append(f"{number.name} ended it with {process.returncode}: {said[-300:]}")
         if finished(self.current):
@@ -338,6 +338,11 @@ class Training(Part):
                 self.tally.wrong.append(f"a run ended with {differing}")
             self.tally.done += 1
             shutil.rmtree(self.current)
+
+
+def _was_loading(said: str) -> bool:
+    """Return whether a process was interrupted while it loaded its modules, before it listened to signals."""
+    return said.rstrip().endswith("KeyboardInterrupt") and "<frozen importlib" in said and "encoderlab: " not in said
 
 
 def resident_bytes(process: int) -> int:

@@ -225,3 +225,19 @@ def test_settings_of_a_run_that_would_fill_memory_or_stack_are_refused(name, bra
         with pytest.raises(UserError):
             command("train", f"resume={run}")
         (tmp_path / "report.json").rename(run / "report.json")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
+@pytest.mark.parametrize("name", ["config.yaml", "environment.json"])
+@pytest.mark.parametrize("endless", ["pipe", "device"])
+def test_a_record_that_may_never_end_is_not_read(endless, name, brackets_run, command, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(brackets_run, run)
+    (run / name).unlink()
+    if endless == "pipe":
+        os.mkfifo(run / name)
+    else:
+        (run / name).symlink_to("/dev/zero")
+    for line in (["train", f"resume={run}"], ["compare", str(run), str(brackets_run)]):
+        with pytest.raises(UserError, match=re.escape(name)):
+            command(*line)

@@ -63,3 +63,9 @@ def test_training_loads_no_compiler_if_nothing_is_compiled(trained):
     assert loaded & (COMPILER | WINDOWS) == set()
     assert loaded & {"transformers", "nltk"} == set()
     assert loaded >= STATISTICS | DRAWING, "the baselines and the report need them: the names are still right"
+
+
+def test_serving_holds_no_reader_of_tables_in_memory():
+    line = f"import sys, encoderlab.apps.serving.serve; print('loaded', *sorted({HEAVY!r} & {{*sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
+    assert {*done.stdout.split()[1:]} <= {"jinja2"}

@@ -20,7 +20,7 @@ from encoderlab.config.commands import TRAINING_CONFIGS
 from encoderlab.config.schemas import GROUPS, literal, settings_from_dict
 from encoderlab.errors import DataError, SettingError, UserError, one_line
 from encoderlab.settings import flat_settings
-from encoderlab.system.records import json_of
+from encoderlab.system.records import json_of, record_of
 
 OPTION = "config"
 EXPERIMENT = "settings_of_an_earlier_run"  # its name in Hydra's group `experiment`
@@ -136,8 +136,10 @@ def _record(folder: Path) -> dict[str, Any]:
     """Return environment.json of a run, which a colleague may have handed over. Raises DataError."""
     path = folder / "environment.json"
     try:
-        record = json_of(path.read_text(encoding="utf-8"))
-    except OSError:
+        record = json_of(record_of(path))
+    except OSError as error:
+        if path.exists():
+            raise DataError(f"{path} cannot be read: {error.strerror}") from None
         problem = f"{OPTION}={folder} is not a run folder: it has no {path.name}"
         raise DataError(problem, remedy="Use a run folder, as printed by training") from None
     except ValueError as error:

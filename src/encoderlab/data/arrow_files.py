@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from encoderlab.data.checks import refuse_long
-from encoderlab.data.columns import Columns, distinct_names, flat, is_single, mapped_array, plain
+from encoderlab.data.columns import Columns, distinct_names
+from encoderlab.data.raw_rows import flat, is_single, mapped_array, plain
 from encoderlab.errors import DataError, one_line
 
 if TYPE_CHECKING:

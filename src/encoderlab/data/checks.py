@@ -6,20 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from encoderlab.data.columns import (
-    NO,
-    YES,
-    Columns,
-    Where,
-    choices_named,
-    flat,
-    is_list,
-    listed_names,
-    mapped_array,
-    plain,
-)
+from encoderlab.data.columns import NO, YES, Columns, Where, choices_named, listed_names
 from encoderlab.data.examples import JOINT, without_html
 from encoderlab.data.label_cells import NAMES_OF_LABELS
+from encoderlab.data.raw_rows import flat, is_list, mapped_array, plain
 from encoderlab.data.word_files import with_words
 from encoderlab.errors import DataError
 from encoderlab.settings import typed

@@ -22,8 +22,9 @@ from encoderlab.errors import DataError, SettingError, closest
 from encoderlab.settings import check_settings, setting
 
 if TYPE_CHECKING:
-    from encoderlab.data.columns import Columns, RawRows
+    from encoderlab.data.columns import Columns
     from encoderlab.data.formats import Dialect
+    from encoderlab.data.raw_rows import RawRows
     from encoderlab.network.config import TargetKind
 
 

@@ -22,7 +22,8 @@ from encoderlab.settings import setting, typed, typed_list
 from encoderlab.system.messages import say, say_once
 
 if TYPE_CHECKING:
-    from encoderlab.data.columns import Columns, RawRows
+    from encoderlab.data.columns import Columns
+    from encoderlab.data.raw_rows import RawRows
     from encoderlab.network.config import TargetKind
 
 _END = 2**16  # bytes
@@ -211,9 +212,10 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
     def _rows_of(self, files: dict[str, list[Path]], columns: Columns, cache_dir: Path) -> dict[str, RawRows]:
         """Return the rows of each split. Raises DataError if one has no label, but is to have one."""
-        from encoderlab.data.columns import MissingColumnError, concatenated
+        from encoderlab.data.columns import MissingColumnError
         from encoderlab.data.label_columns import without_codes, without_labels
         from encoderlab.data.labels import refuse_missing_labels, with_unknown_labels
+        from encoderlab.data.raw_rows import concatenated
         from encoderlab.data.tables import read_table
 
         by_name = {}
@@ -403,8 +405,9 @@ def read_unlabelled(
     `words` asks for sequences of words: lists of them as they are, texts split at white space. In a .txt file each line
     is a text, blank lines too. Raises DataError that names the settings of `predict`.
     """
-    from encoderlab.data.columns import Columns, is_list
+    from encoderlab.data.columns import Columns
     from encoderlab.data.labels import as_split
+    from encoderlab.data.raw_rows import is_list
     from encoderlab.data.tables import read_table
 
     dialect = dialect or Dialect()

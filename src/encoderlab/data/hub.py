@@ -23,7 +23,8 @@ from encoderlab.settings import REQUIRED, setting
 if TYPE_CHECKING:
     import datasets
 
-    from encoderlab.data.columns import Columns, RawRows
+    from encoderlab.data.columns import Columns
+    from encoderlab.data.raw_rows import RawRows
     from encoderlab.network.config import TargetKind
 
 logger = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class HubDataset(ColumnDataset):
         import pyarrow.compute as pc
         from datasets import config
 
-        from encoderlab.data.columns import flat, mapped
+        from encoderlab.data.raw_rows import flat, mapped
 
         reachable = hub_answers(config.HF_ENDPOINT)
         with self.hub_errors_explained(reachable=reachable), nullcontext() if reachable else no_requests():
@@ -127,7 +128,8 @@ class HubDataset(ColumnDataset):
         import pyarrow as pa
 
         from encoderlab.data.checks import checked
-        from encoderlab.data.columns import CARRIED, RawRows, is_single, plain
+        from encoderlab.data.columns import CARRIED
+        from encoderlab.data.raw_rows import RawRows, is_single, plain
 
         if name not in whole:
             main = split in MAIN_SPLITS

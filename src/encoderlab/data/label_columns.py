@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from encoderlab.data.columns import RawRows, flat, is_list, listed, mapped
+from encoderlab.data.columns import listed
 from encoderlab.data.label_cells import CellFormat, CellKind, cell_format, doubts, vector_length, vector_of
+from encoderlab.data.raw_rows import RawRows, flat, is_list, mapped
 from encoderlab.data.spellings import WHOLE, codes_for_no_answer, form, one_spelling, same_numbers, shown, whole_number
 from encoderlab.errors import DataError
 from encoderlab.settings import typed_list

@@ -13,21 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from encoderlab.data.checks import missing
-from encoderlab.data.columns import (
-    CARRIED,
-    RawRows,
-    are_numbers,
-    flat,
-    has_decimal_commas,
-    is_list,
-    is_number,
-    listed,
-    mapped,
-    number_with_comma,
-)
+from encoderlab.data.columns import CARRIED, are_numbers, has_decimal_commas, is_number, listed, number_with_comma
 from encoderlab.data.examples import Split
 from encoderlab.data.label_cells import NOT_IN_NAMES, SEPARATORS
 from encoderlab.data.label_columns import file_of
+from encoderlab.data.raw_rows import RawRows, flat, is_list, mapped
 from encoderlab.data.spellings import codes_among_numbers
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics.entities import EntityLabels, entity_labels, repaired

@@ -23,12 +23,13 @@ from encoderlab.data.annotation_tools import Record
 from encoderlab.data.annotations import fasttext_rows, tabulated
 from encoderlab.data.arrow_files import parquet_batches, saved_batches
 from encoderlab.data.checks import blank_rows, checked
-from encoderlab.data.columns import CARRIED, Columns, RawRows, listed
+from encoderlab.data.columns import CARRIED, Columns, listed
 from encoderlab.data.conll_files import conll_sentences
 from encoderlab.data.csv_files import separated_rows
 from encoderlab.data.examples import grouped, stored
 from encoderlab.data.formats import Dialect, Format, encoding_of, lines_of, text_lines
 from encoderlab.data.json_files import forget_document, json_records, with_columns
+from encoderlab.data.raw_rows import RawRows
 from encoderlab.data.references import reference_rows
 from encoderlab.data.sentence_tables import as_sentences
 from encoderlab.data.statistics_files import statistics_rows

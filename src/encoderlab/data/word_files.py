@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from encoderlab.data.columns import Columns, Where, is_list, listed
+from encoderlab.data.columns import Columns, Where, listed
 from encoderlab.data.formats import Format, encoding_of, text_lines
+from encoderlab.data.raw_rows import is_list
 from encoderlab.errors import DataError
 
 _LINES_LOOKED_AT = 200

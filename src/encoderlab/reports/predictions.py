@@ -20,7 +20,7 @@ import numpy as np
 from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.reports import wording
 from encoderlab.system.files import atomic_write
-from encoderlab.system.records import json_of
+from encoderlab.system.records import json_of, record_of
 
 if TYPE_CHECKING:
     import datasets
@@ -165,7 +165,7 @@ class Trial:
 def trial_of(run: Path, task: str) -> Trial:
     """Return what is known of the run in this folder; of anything else, such as a copied model, the `task`'s name."""
     try:
-        report = json_of((run / "report.json").read_text(encoding="utf-8"))
+        report = json_of(record_of(run / "report.json"))
         title = wording.title_of(report)
         split = str(report["scored_split"])
         examples = () if split == "train" else _short_examples(run / "predictions.csv")

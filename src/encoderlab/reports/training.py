@@ -351,7 +351,7 @@ def _write_page(folder: Path, report: Mapping[str, Any], drawn: Mapping[str, Plo
 def _curves(folder: Path, report: Mapping[str, Any]) -> dict[str, Plot]:
     """Return the plot of the run's metrics.jsonl; none if it has not trained."""
     path = folder / "metrics.jsonl"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
     lines = [json.loads(line) for line in text.splitlines()]
     if not any(line["kind"] == "step" for line in lines):
         return {}

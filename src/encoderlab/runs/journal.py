@@ -239,7 +239,7 @@ def note_on_gap(gap: tuple[int, int]) -> str:
 
 def _drop_lines_beyond(path: Path, progress: Progress) -> None:
     """Keep in the journal only the lines up to `progress`; one that a kill or a loss of power damaged is dropped."""
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
     last = {"step": progress.step, "evaluation": progress.evaluated}
     kept = []
     for line in lines:

@@ -30,7 +30,7 @@ from encoderlab.data.documents import Documents
 from encoderlab.errors import DataError, one_line
 from encoderlab.system.device import Compute, processor_name
 from encoderlab.system.files import atomic_write_text
-from encoderlab.system.records import json_of, yaml_of
+from encoderlab.system.records import json_of, record_of, yaml_of
 
 CONFIG = "config.yaml"
 ENVIRONMENT = "environment.json"
@@ -75,8 +75,10 @@ class Record:
 def _read(path: Path, parse: Callable[[str], Any]) -> Any:
     """Return the content of a record."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError:
+        text = record_of(path)
+    except OSError as error:
+        if path.exists():
+            raise DataError(f"{path} cannot be read: {error.strerror}") from None
         problem = f"{path.parent} is not a run folder: it has no {path.name}"
         raise DataError(problem, remedy="Use a run folder, as printed by training") from None
     return parsed(path, lambda: parse(text))

@@ -22,7 +22,7 @@ from filelock import FileLock, Timeout
 
 from encoderlab.errors import SettingError, TrainingError
 from encoderlab.runs.record import CONFIG, ENVIRONMENT, Record
-from encoderlab.system.records import json_of
+from encoderlab.system.records import json_of, record_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,7 +136,7 @@ class Run:
         """Return the content of report.json. Raises SettingError if the folder is only a model."""
         if not self.report_file.is_file():
             raise SettingError(f"{self.folder} has no report.json", allowed="the folder of a finished run")
-        return json_of(self.report_file.read_text(encoding="utf-8"))
+        return json_of(record_of(self.report_file))
 
     @cached_property
     def model(self) -> Model:

@@ -5,13 +5,27 @@ A few lines of either can describe what fills the memory (YAML's aliases) or the
 
 from __future__ import annotations
 
+import errno
 import json
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 LARGEST_YAML = 1_000_000  # characters; settings have a few thousand
+LARGEST_RECORD = 2**28  # bytes of a file, which may have the scores of thousands of labels
 DEEPEST = 50  # lists and objects within each other
+
+
+def record_of(path: Path) -> str:
+    """Return the text of a file. Raises OSError for what may never end, such as a pipe or a device, or is too large,
+    and ValueError if it is not UTF-8.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    if path.stat().st_size > LARGEST_RECORD:
+        raise OSError(errno.EFBIG, f"it has more than {LARGEST_RECORD:,} bytes", str(path))
+    return path.read_text(encoding="utf-8")
 
 
 class _WithoutAliases(yaml.SafeLoader):

@@ -15,7 +15,7 @@ from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.reports.facts import PRECISIONS
 from encoderlab.settings import flat_settings
-from encoderlab.system.records import json_of, yaml_of
+from encoderlab.system.records import json_of, record_of, yaml_of
 
 MACHINE = ("precision", "threads", "processes", "device", "device_name", "processor")  # of the recorded hardware
 # Where a run writes, how often it logs, what it computes on and what else it scores do not distinguish experiments.
@@ -171,7 +171,7 @@ def _evaluated_run(settings: dict[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
 def _read(path: Path, parse: Callable[[str], Any]) -> dict[str, Any]:
     try:
-        return dict(parse(path.read_text(encoding="utf-8")))
+        return dict(parse(record_of(path)))
     except (OSError, ValueError, TypeError) as error:
         raise DataError(f"{path} cannot be read: {error}", remedy="Leave this run out") from None
 
