@@ -74,14 +74,19 @@ def separated_rows(path: Path, kind: Format, columns: Columns, dialect: Dialect,
     index = {name: place_of[name] for name in columns.to_read(header.names, where, gathers=True)}
     several = [place for place, name in enumerate(header.names) if name == columns.label]
     merged = _MergedRows(names, columns, grammar.separator)
+    labels = merged.known
     repeated = []
+    last_name = None if header.row is None else header.names[-1]
     csv.field_size_limit(_MOST_FIELD if columns.documents else LONGEST_TEXT)
     setting = columns.sibling("quoting")
     for first, cells, last in _rows_of_width(path, grammar, header, setting):
-        if cells[-1] == header.names[-1] and header.row is not None and _repeats(cells, header.names):
+        if cells[-1] == last_name and _repeats(cells, header.names):
             repeated.append(first)
             continue
-        merged.look_at(first, cells, last)
+        if len(labels) < _MOST_LABELS:
+            labels.add(cells[merged.label])
+        if first != last:
+            merged.look_at(first, cells)
         row: dict[str, Any] = {name: cells[at] for name, at in index.items()}
         if len(several) > 1:  # a label in each of the columns that share the name
             row[header.names[several[0]]] = [cells[place] for place in several if cells[place].strip()]
@@ -119,12 +124,8 @@ class _MergedRows:
         self.has_breaks = False  # in a row whose lines cannot be rows by themselves
         self.suspects: list[tuple[int, list[str]]] = []  # the first line of each such row, and the labels of its lines
 
-    def look_at(self, first: int, cells: list[str], last: int) -> None:
-        """Take note of a row on the lines from `first` to `last`."""
-        if len(self.known) < _MOST_LABELS:
-            self.known.add(cells[self.label])
-        if first == last:
-            return
+    def look_at(self, first: int, cells: list[str]) -> None:
+        """Take note of a row on several lines, of which this is the first."""
         parts = [text.split(self.separator) for text in self.separator.join(cells).split("\n")]
         if self.width > 1 and all(len(part) == self.width for part in parts):
             self.suspects.append((first, [part[self.label].strip('"\r') for part in parts]))
@@ -242,7 +243,12 @@ def _rows_of_width(path: Path, grammar: Grammar, header: Header, setting: str) -
     left_out = {*header.left_out, header.row}
     blank = 0  # the first blank line among the rows
     is_first = True
+    names_end = max((number for number in left_out if number is not None), default=0)
     for first, cells, last in _csv_rows(path, grammar, setting):
+        if first > names_end and len(cells) == width > 1:  # as nearly all are, of millions
+            is_first = False
+            yield first, cells, last
+            continue
         if first in left_out:
             continue
         if not cells or (width > 1 and len(cells) == 1 and not cells[0].strip()):
@@ -279,8 +285,8 @@ def _csv_rows(path: Path, grammar: Grammar, setting: str) -> Iterator[tuple[int,
     try:
         for cells in reader:
             last = before + reader.line_num
-            has_rows = has_rows or bool(cells)
-            if has_rows:
+            if cells or has_rows:
+                has_rows = True
                 yield line, cells, last
             line = last + 1
     except csv.Error as error:

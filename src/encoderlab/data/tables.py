@@ -223,7 +223,11 @@ def _refuse_invalid_names(names: Iterable[str], where: str) -> None:
 
 def _n_characters(record: Record) -> int:
     """Return the length of a row's texts."""
-    return sum(len(cell) for cell in record[1].values() if isinstance(cell, str))
+    n_characters = 0
+    for cell in record[1].values():
+        if type(cell) is str:
+            n_characters += len(cell)
+    return n_characters
 
 
 def _records(path: Path, kind: Format, columns: Columns, dialect: Dialect) -> Iterator[Record]:
@@ -278,9 +282,10 @@ def _array(values: list[Any], kind: pa.DataType | None, name: str, where: Callab
         values = [*map(_as_text, values)]
         kind = pa.large_string()
     allowed = _VALUES_OF.get(kind)
-    for row, value in enumerate(values):  # Arrow would cut 1.5 to 1, and a time to its day
-        if allowed is not None and value is not None and type(value) not in allowed:
-            raise _mixed(value, kind, name, where(row))
+    if allowed is not None and not {*map(type, values)} <= {*allowed, type(None)}:
+        for row, value in enumerate(values):  # Arrow would cut 1.5 to 1, and a time to its day
+            if value is not None and type(value) not in allowed:
+                raise _mixed(value, kind, name, where(row))
     try:
         return pa.array(values, kind)
     except _UNFIT:
