@@ -7,7 +7,8 @@ n-grams are equal with a probability of 2 ** -64: among a million n-grams and a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,27 +20,68 @@ def character_ngrams(texts: Sequence[str], shortest: int, longest: int) -> tuple
     """Return the number of each n-gram that lies within a word with a space on both sides, uint64 [n-grams], and which
     text it is of, [n-grams]. A word shorter than the shortest n-gram counts once.
     """
-    padded = ["".join([f" {word} " for word in text.split()]) for text in texts]
-    characters = _characters("".join(padded))
-    is_space = characters == _SPACE
-    text_of = np.repeat(np.arange(len(texts)), [len(text) for text in padded])
-
+    padded, text_of = _padded(texts)
     numbers, rows = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
+    for _, some, places in _by_length(padded, shortest, longest):
+        numbers.append(some)
+        rows.append(text_of[places])
+    return np.concatenate(numbers), np.concatenate(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class NGramsOfWords:
+    """Which character n-grams are in words: of each occurrence the `words` it is in and the n-gram's `ids`, [n]."""
+
+    words: np.ndarray
+    ids: np.ndarray
+    text: str  # that all n-grams are in
+    begins: np.ndarray  # where that of each id begins in it, [ids]
+    ends: np.ndarray
+
+    @classmethod
+    def of(cls, words: Sequence[str], shortest: int, longest: int) -> NGramsOfWords:
+        """Return the n-grams of words, as `character_ngrams` finds them."""
+        from pandas import factorize
+
+        padded, word_of = _padded(words)
+        found = list(_by_length(padded, shortest, longest))
+        ids, _ = factorize(np.concatenate([np.zeros(0, np.uint64), *(numbers for _, numbers, _ in found)]))
+        places = np.concatenate([np.zeros(0, np.int64), *(places for *_, places in found)])
+        lengths = np.concatenate([np.zeros(0, np.int64), *(np.full(len(some), n) for n, some, _ in found)])
+        # Ids are numbered in the order in which they occur first.
+        _, first = np.unique(ids, return_index=True)
+        return cls(word_of[places], ids, padded, places[first], places[first] + lengths[first])
+
+    def names(self, ids: np.ndarray) -> list[str]:
+        """Return the n-grams of these ids."""
+        begins, ends = self.begins[ids].tolist(), self.ends[ids].tolist()
+        return [self.text[begin:end] for begin, end in zip(begins, ends, strict=True)]
+
+
+def _padded(texts: Sequence[str]) -> tuple[str, np.ndarray]:
+    """Return all words with a space on both sides, and the text of each character."""
+    padded = ["".join([f" {word} " for word in text.split()]) for text in texts]
+    return "".join(padded), np.repeat(np.arange(len(texts)), [len(text) for text in padded])
+
+
+def _by_length(padded: str, shortest: int, longest: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Yield for each length the numbers of the n-grams and where they begin."""
+    characters = _characters(padded)
+    is_space = characters == _SPACE
     number = np.ones(len(characters), np.uint64)
     reaches = np.ones(len(characters), bool)  # whether the n-gram that begins here is within a word
-    for n in range(1, longest + 1):
-        if n > len(characters):
-            break
+    for n in range(1, min(longest, len(characters)) + 1):
         last = len(characters) - n + 1
         number = number[:last] * _BASE + characters[n - 1 :]
         if n > 2:  # a space that is not the first or the last character divides two words
             reaches = reaches[:last] & ~is_space[n - 2 : n - 2 + last]
+        if n == 2:  # nor is the end of a word and the beginning of the next an n-gram
+            reaches = reaches[:last] & ~(is_space[:last] & is_space[1:])
         begins = reaches[:last]
         if n < shortest:  # these are whole words
             begins = begins & is_space[:last] & is_space[n - 1 :] if n > 2 else begins & False
-        numbers.append(number[begins])
-        rows.append(text_of[:last][begins])
-    return np.concatenate(numbers), np.concatenate(rows)
+        places = np.flatnonzero(begins)
+        yield n, number[places], places
 
 
 def numbers_of(ngrams: Sequence[str]) -> np.ndarray:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import cast
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -19,7 +21,7 @@ from encoderlab.linear.model import (
     predictions_of,
     quietly,
 )
-from encoderlab.linear.ngrams import NGrams
+from encoderlab.linear.ngrams import Counts, NGrams
 
 CANDIDATES = (
     NGrams("token", 1, 1),
@@ -30,6 +32,8 @@ CANDIDATES = (
 FIRST_STRENGTH: dict[Kind, float] = {"label": 10.0, "label_set": 10.0, "number": 1.0}  # n-grams are compared at it
 STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 FOLDS = 5
+FOLDS_OF_MANY = 3  # two thirds of these rows are as good to fit to
+MANY_ROWS = 2_500
 # What is compared on, to take seconds: the least of these.
 MOST_ROWS = 3_000
 MOST_CELLS = 100_000  # rows times classes
@@ -38,6 +42,8 @@ MOST_FEATURES = 20_000
 MOST_LABELS = 20  # of sets of labels, the most frequent
 MOST_SPELLED = 10_000_000  # characters of training texts whose character n-grams fit into memory
 TOLERANCE = 3e-4
+FASTER_WHEN_DENSE = 100  # how many times as fast a product is of matrices whose zeros are stored
+COLUMNS_AT_ONCE = 4_000
 _MANY_CLASSES = 8
 _SCORES: dict[Kind, str] = {"label": "accuracy", "label_set": "f1_micro", "number": "pearson"}
 
@@ -126,7 +132,9 @@ class _Trial:
     targets: np.ndarray
     n_outputs: int
     folds: Sequence[tuple[np.ndarray, np.ndarray]]  # rows to fit on, and those to score on
-    features_of: dict[tuple[NGrams, bool], csr_array | np.ndarray]  # of the settings scored so far
+    # Of the settings scored so far, whether texts are compared or not
+    features_of: dict[tuple[NGrams, bool], csr_array | np.ndarray]
+    counts_of: dict[tuple[NGrams, bool], Counts]
 
     @classmethod
     def of(cls, kind: Kind, rows: Sequence[Row], targets: np.ndarray, n_outputs: int) -> _Trial:
@@ -138,7 +146,7 @@ class _Trial:
         most = min(MOST_ROWS, MOST_CELLS // n_outputs, len(rows) * MOST_CHARACTERS // max(n_characters, 1))
         sample = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), max(most, 1))).astype(np.int64))
         targets = targets[sample]
-        return cls(kind, [rows[at] for at in sample], targets, n_outputs, list(_folds(kind, targets)), {})
+        return cls(kind, [rows[at] for at in sample], targets, n_outputs, list(_folds(kind, targets)), {}, {})
 
     def score(self, setting: Setting) -> Candidate:
         """Return the setting with the scores of what is predicted of each fold by a model of the others.
@@ -147,7 +155,8 @@ class _Trial:
         """
         key = (setting.ngrams, setting.compared)
         if key not in self.features_of:
-            _, features = fitted_features(setting, self.rows, MOST_FEATURES)
+            counted = partial(self._counted, compared=setting.compared)
+            _, features = fitted_features(setting, self.rows, MOST_FEATURES, counted)
             is_costly = self.n_outputs >= _MANY_CLASSES or features.nnz > len(self.rows) ** 2
             self.features_of[key] = _rotated(features) if is_costly and self.kind == "label" else features
         features = self.features_of[key]
@@ -160,12 +169,26 @@ class _Trial:
         scored = np.concatenate([held_out for _, held_out in self.folds])
         return Candidate(setting, *_scores(self.kind, self.targets[scored], outputs[scored]))
 
+    def _counted(self, ngrams: NGrams, texts: Iterable[str], *, compared: bool) -> Counts:
+        """Return how often each n-gram occurs in the texts, which are counted once for each kind of n-grams."""
+        key = (ngrams, compared)
+        if key not in self.counts_of:
+            if ngrams.beside is None:
+                self.counts_of[key] = ngrams.counted(texts)
+            else:
+                texts = list(texts)
+                kinds = (replace(ngrams, beside=None), ngrams.beside)
+                own, beside = (self._counted(kind, texts, compared=compared) for kind in kinds)
+                self.counts_of[key] = own.with_beside(beside)
+        return self.counts_of[key]
+
 
 def _folds(kind: Kind, targets: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the rows to fit on and those to score on; of classes, each fold has about the same share of each."""
     from sklearn.model_selection import KFold, StratifiedKFold
 
-    n_folds = min(FOLDS, int(np.bincount(targets).max()) if kind == "label" else len(targets))
+    most = FOLDS if len(targets) < MANY_ROWS else FOLDS_OF_MANY
+    n_folds = min(most, int(np.bincount(targets).max()) if kind == "label" else len(targets))
     if n_folds < 2 or (kind == "label" and len(np.unique(targets)) < 2):
         return
     divided = StratifiedKFold if kind == "label" else KFold
@@ -181,9 +204,23 @@ def _rotated(features: csr_array) -> np.ndarray:
     Regression with a penalty of squared weights depends on these products alone, and predicts the same. Fewer columns
     cost a fraction of the time where classes are many or texts are long.
     """
-    products = (features @ features.T).toarray().astype(np.float64)
+    products = _products(features).astype(np.float64)
     products[np.diag_indices_from(products)] += 1e-6  # copies of a row make it singular
     return np.linalg.cholesky(products).astype(np.float32)
+
+
+def _products(features: csr_array) -> np.ndarray:
+    """Return the products of all rows: float32 [rows, rows]."""
+    n_rows, n_columns = cast("tuple[int, int]", features.shape)
+    n_pairs = int((np.bincount(features.indices, minlength=n_columns) ** 2).sum())
+    if n_pairs * FASTER_WHEN_DENSE < n_rows**2 * n_columns:
+        return (features @ features.T).toarray()
+    products = np.zeros((n_rows, n_rows), np.float32)
+    by_column = features.tocsc()
+    for start in range(0, n_columns, COLUMNS_AT_ONCE):
+        some = by_column[:, start : start + COLUMNS_AT_ONCE].toarray()
+        products += some @ some.T
+    return products
 
 
 def _scores(kind: Kind, targets: np.ndarray, outputs: np.ndarray) -> tuple[float, float]:

@@ -7,7 +7,7 @@ scikit-learn, predicting does not.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast
@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import expit, log_expit, log_softmax, softmax
 
-from encoderlab.linear.ngrams import NGrams, TfIdf
+from encoderlab.linear.ngrams import Counts, NGrams, TfIdf
 
 Row = tuple[str, ...]  # a text, or the two texts of a pair
 Kind = Literal["label", "label_set", "number"]  # a class of each row, a set of labels, a number
@@ -137,10 +137,15 @@ def fit(
     return LinearModel(kind, setting, tfidf, weights.astype(np.float32), intercept.astype(np.float32))
 
 
-def fitted_features(setting: Setting, rows: Sequence[Row], most_features: int) -> tuple[TfIdf, csr_array]:
+def fitted_features(
+    setting: Setting,
+    rows: Sequence[Row],
+    most_features: int,
+    counted: Callable[[NGrams, Iterable[str]], Counts] = NGrams.counted,
+) -> tuple[TfIdf, csr_array]:
     """Return the most frequent n-grams of the rows, and their features. Raises ValueError if no text holds any."""
     texts = [row[side] for side in (0, 1) for row in rows] if setting.compared else _joined(rows)
-    tfidf, features = TfIdf.fitted(setting.ngrams, texts, most_features)
+    tfidf, features = TfIdf.of_counts(setting.ngrams, counted(setting.ngrams, texts), most_features)
     if not len(tfidf.idf):
         raise ValueError("no text holds an n-gram")
     return tfidf, _compared(features[: len(rows)], features[len(rows) :]) if setting.compared else features

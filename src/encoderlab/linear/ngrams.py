@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from scipy.sparse import csr_array, hstack
 
-from encoderlab.linear.characters import ColumnOfNumber, character_ngrams, numbers_of
+from encoderlab.linear.characters import ColumnOfNumber, NGramsOfWords, character_ngrams, numbers_of
 
 Analyzer = Literal["word", "token", "char_wb"]
 _PATTERNS = {
@@ -60,16 +60,14 @@ class NGrams:
             raise ValueError("more than two kinds of n-grams")
         return cls(**{**description, "beside": cls(**beside)})
 
-    def counted(self, texts: Iterable[str]) -> tuple[csr_array, list[str]]:
-        """Return how often each n-gram occurs in each text, [texts, n-grams], and the n-grams."""
+    def counted(self, texts: Iterable[str]) -> Counts:
+        """Return how often each n-gram occurs in each text."""
         if self.beside is None:
             return self._counted(texts)
         texts = list(texts)
-        counts, names = self._counted(texts)
-        others, their_names = self.beside.counted(texts)
-        return csr_array(hstack([counts, others], format="csr")), names + [BESIDE + name for name in their_names]
+        return self._counted(texts).with_beside(self.beside.counted(texts))
 
-    def _counted(self, texts: Iterable[str]) -> tuple[csr_array, list[str]]:
+    def _counted(self, texts: Iterable[str]) -> Counts:
         split = str.split if self.analyzer == "char_wb" else _PATTERNS[self.analyzer].findall
         number_of = defaultdict[str, int](count().__next__)
         numbers: list[int] = []
@@ -82,48 +80,69 @@ class NGrams:
             return self._word_ngrams(np.array(numbers, np.int64), np.array(ends), words)
         # A character n-gram lies within a word, so each different word is taken apart once.
         occurrences = _counts(np.array(numbers, np.int64), np.array(ends), len(words))
-        pieces, names = self._of_each_word(words)
-        return csr_array(occurrences @ pieces), names
+        found = NGramsOfWords.of(words, self.shortest, self.longest)
+        pieces = csr_array((np.ones(len(found.ids)), (found.words, found.ids)), (len(words), len(found.begins)))
+        return Counts(csr_array(occurrences @ pieces), found.names)
 
-    def _word_ngrams(self, numbers: np.ndarray, ends: np.ndarray, words: list[str]) -> tuple[csr_array, list[str]]:
+    def _word_ngrams(self, numbers: np.ndarray, ends: np.ndarray, words: list[str]) -> Counts:
         """Count n-grams of words; of all texts' words, `numbers`, those of text i are from ends[i] to ends[i + 1]."""
         text_of = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
         matrices = []
-        all_names: list[str] = []
-        starts, ids, names = np.arange(len(numbers)), numbers, words  # where n-grams start, which they are, their names
+        firsts, lengths = [], []  # where each n-gram occurs first, and of how many words it is
+        starts, ids = np.arange(len(numbers)), np.zeros(len(numbers), np.int64)  # where n-grams start, which they are
         for n in range(1, self.longest + 1):
-            if n > 1:
-                # An n-gram is a shorter one and the next word, unless that is another text's.
-                has_next = starts + n - 1 < len(numbers)
-                has_next[has_next] = text_of[starts[has_next]] == text_of[starts[has_next] + n - 1]
-                starts, shorter = starts[has_next], ids[has_next]
-                next_words = numbers[starts + n - 1]
-                _, first, ids = np.unique(shorter * len(words) + next_words, return_index=True, return_inverse=True)
-                names = [f"{names[shorter[at]]} {words[next_words[at]]}" for at in first]
+            # An n-gram is a shorter one and the next word, unless that is another text's.
+            has_next = starts + n - 1 < len(numbers)
+            has_next[has_next] = text_of[starts[has_next]] == text_of[starts[has_next] + n - 1]
+            starts, shorter = starts[has_next], ids[has_next]
+            keys = shorter * len(words) + numbers[starts + n - 1]
+            _, first, ids = np.unique(keys, return_index=True, return_inverse=True)
             if n >= self.shortest:
                 per_text = np.bincount(text_of[starts], minlength=len(ends) - 1)
-                matrices.append(_counts(ids, np.append(0, np.cumsum(per_text)), len(names)))
-                all_names += names
-        return csr_array(hstack(matrices, format="csr")), all_names
+                matrices.append(_counts(ids, np.append(0, np.cumsum(per_text)), len(first)))
+                firsts.append(starts[first])
+                lengths.append(np.full(len(first), n))
+        begins = np.concatenate(firsts)
+        stops = begins + np.concatenate(lengths)
+
+        def names(columns: np.ndarray) -> list[str]:
+            places = zip(begins[columns].tolist(), stops[columns].tolist(), strict=True)
+            return [" ".join([words[number] for number in numbers[begin:stop]]) for begin, stop in places]
+
+        return Counts(csr_array(hstack(matrices, format="csr")), names)
 
     def _of_words(self, words: Sequence[str]) -> Iterator[str]:
         """Yield the n-grams of the words of a text."""
         for n in range(self.shortest, self.longest + 1):
             yield from words if n == 1 else map(" ".join, zip(*(words[start:] for start in range(n)), strict=False))
 
-    def _of_each_word(self, words: Sequence[str]) -> tuple[csr_array, list[str]]:
-        """Return how often each character n-gram occurs in each word, [words, n-grams], and the n-grams."""
-        number_of = defaultdict[str, int](count().__next__)
-        numbers: list[int] = []
-        ends = [0]
-        for word in words:
-            padded = f" {word} "
-            for n in range(self.shortest, self.longest + 1):
-                numbers += [number_of[padded[start : start + n]] for start in range(max(len(padded) - n, 0) + 1)]
-                if n >= len(padded):  # a short word counts once
-                    break
-            ends.append(len(numbers))
-        return _counts(np.array(numbers, np.int64), np.array(ends), len(number_of)), list(number_of)
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How often each n-gram occurs in each text, `matrix` [texts, n-grams]; `names` makes the n-grams of some columns,
+    as most are not asked for.
+    """
+
+    matrix: csr_array
+    names: Callable[[np.ndarray], list[str]]
+
+    def with_beside(self, others: Counts) -> Counts:
+        """Return these and other n-grams of the same texts, in this order."""
+        n_own = _width(self.matrix)
+
+        def names(columns: np.ndarray) -> list[str]:
+            is_own = columns < n_own
+            all_names = np.empty(len(columns), object)
+            all_names[is_own] = self.names(columns[is_own])
+            all_names[~is_own] = [BESIDE + name for name in others.names(columns[~is_own] - n_own)]
+            return all_names.tolist()
+
+        return Counts(csr_array(hstack([self.matrix, others.matrix], format="csr")), names)
+
+
+def _width(matrix: csr_array) -> int:
+    _, width = cast("tuple[int, int]", matrix.shape)
+    return width
 
 
 def _counts(numbers: np.ndarray, ends: np.ndarray, n_columns: int) -> csr_array:
@@ -148,22 +167,36 @@ class TfIdf:
     @classmethod
     def fitted(cls, ngrams: NGrams, texts: Iterable[str], most: int) -> tuple[TfIdf, csr_array]:
         """Return the n-grams that occur in the most texts, at most `most`, and the features of the texts."""
-        counts, names = ngrams.counted(texts)
-        return cls.of_counts(ngrams, counts, names, most)
+        return cls.of_counts(ngrams, ngrams.counted(texts), most)
 
     @classmethod
-    def of_counts(cls, ngrams: NGrams, counts: csr_array, names: Sequence[str], most: int) -> tuple[TfIdf, csr_array]:
+    def of_counts(cls, ngrams: NGrams, counts: Counts, most: int) -> tuple[TfIdf, csr_array]:
         """Return the same of counted n-grams."""
-        n_texts = len(counts.indptr) - 1
-        n_holding = np.bincount(counts.indices, minlength=len(names))
+        n_texts, n_columns = cast("tuple[int, int]", counts.matrix.shape)
+        n_holding = np.bincount(counts.matrix.indices, minlength=n_columns)
+        columns = np.arange(n_columns)
+        if n_columns > most:
+            # Of those as frequent as the last one that is kept, the first in the alphabet are kept.
+            least = np.partition(n_holding, -most)[-most]
+            columns = np.flatnonzero(n_holding > least)
+            ties = np.flatnonzero(n_holding == least)
+            names = counts.names(ties)
+            kept = sorted(range(len(ties)), key=names.__getitem__)[: most - len(columns)]
+            columns = np.concatenate([columns, ties[kept]])
         # Columns are in alphabetical order, and do not depend on which text comes first.
-        most_frequent = sorted(range(len(names)), key=lambda column: (-n_holding[column], names[column]))[:most]
-        columns = sorted(most_frequent, key=lambda column: names[column])
-        vocabulary = {names[column]: number for number, column in enumerate(columns)}
+        names = counts.names(columns)
+        order = sorted(range(len(names)), key=names.__getitem__)
+        vocabulary = {names[place]: number for number, place in enumerate(order)}
+        columns = columns[order]
         idf = (np.log((1 + n_texts) / (1 + n_holding[columns])) + 1).astype(np.float32)
         fitted = cls(ngrams, vocabulary, idf)
-        counts = csr_array(counts[:, columns])
-        return fitted, fitted._weighted(counts.data, counts.indices, counts.indptr)
+
+        new_column = np.full(n_columns, -1, np.int64)
+        new_column[columns] = np.arange(len(columns))
+        indices = new_column[counts.matrix.indices]
+        is_kept = indices >= 0
+        indptr = np.append(0, np.cumsum(is_kept))[counts.matrix.indptr]
+        return fitted, fitted._weighted(counts.matrix.data[is_kept], indices[is_kept], indptr)
 
     def features(self, texts: Iterable[str]) -> csr_array:
         """Return the features of texts, float32 [texts, n-grams]: rows of length 1, or 0 without a known n-gram; with
