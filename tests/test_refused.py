@@ -33,6 +33,9 @@ FILES = {
     "mine/model/wordy.yaml": "n_layers: many\ndefaults: [model_schema, _self_]\n",
     "mine/primary.yaml": "seed: 3\n",
     "mine/task/bare.yaml": "name: tickets\n",
+    "mine/task/weighted.yaml": "name: tickets\nclass_weights: balanced\n",
+    "mine/task/misspelt.yaml": "defaults: [clasification_schema, _self_]\nname: tickets\n",
+    "mine/dataset/own.yaml": "path: reviews.csv\nlable: stars\ntext: review\n",
     "mine/model/broken.yaml": "d_model: [\n",
 }
 OWN = "task=classification dataset=files dataset.path=reviews.csv dataset.text=review dataset.label=stars"
@@ -140,6 +143,14 @@ CLI = [
     ("train --config-dir mine model=wide", SETTING, "mine/model/wide.yaml, line 2: There is no setting model.d_modell"),
     ("train --config-dir mine model=wordy", SETTING, "mine/model/wordy.yaml, line 1"),
     ("train --config-dir mine model=broken", SETTING, "broken"),
+    (
+        f"train --config-dir mine {OWN.replace('classification', 'weighted')}",
+        SETTING,
+        "[classification_schema, _self_]",
+    ),
+    (f"train --config-dir mine {OWN.replace('classification', 'bare')} +task.foo=1", SETTING, "classification_schema"),
+    (f"train --config-dir mine {OWN.replace('classification', 'misspelt')}", SETTING, "mean classification_schema"),
+    ("train --config-dir mine dataset=own task=classification", SETTING, "[files_schema, _self_]"),
     (f"train --config-dir mine {OWN.replace('classification', 'bare')}", SETTING, "classification_schema"),
     ("train -m trials=3 dry_run=true seed=1,2", SETTING, "dry_run"),
     (f"train {OWN} folds=5 dataset.test_fraction=0.2", SETTING, "dataset.test_fraction=0.2"),

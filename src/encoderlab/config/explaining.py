@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import yaml
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
-from omegaconf import errors
+from omegaconf import DictConfig, OmegaConf, errors
 
 from encoderlab.config import config_file
 from encoderlab.config.commands import CommandConfig
-from encoderlab.config.schemas import SCHEMAS, names_of, unknown_setting
+from encoderlab.config.schemas import SCHEMAS, is_without_schema, missing_schema, names_of, unknown_setting
 from encoderlab.errors import SettingError, UserError, closest
 from encoderlab.settings import allowed_range
 
@@ -47,6 +48,10 @@ def _explain(
     cause = next((reason for reason in reasons if isinstance(reason, errors.OmegaConfBaseException)), error)
     where = _place_in_file(str(error), str(getattr(cause, "full_key", "")), config_dir)
     if isinstance(cause, errors.ConfigKeyError | errors.ConfigAttributeError):
+        group = str(cause.full_key).partition(".")[0]
+        file = _file_named(str(error), config_dir)
+        if file is not None and is_without_schema(cause.object_type, group):
+            return missing_schema(group, str(file), [str(key) for key in cast("DictConfig", OmegaConf.load(file))])
         return _at(where, _unknown_key(cause))
     if isinstance(cause, errors.ValidationError) and cause.full_key:
         return _at(where, _bad_value(cause))
@@ -63,10 +68,7 @@ def _explain(
 
 def _place_in_file(message: str, key: str, config_dir: str | None) -> str:
     """Return the file that Hydra's message names, and its line that states the setting `key`; "" if it names none."""
-    named = re.match(r"In '([^']+)': \w+ raised while composing", message)
-    if named is None:
-        return ""
-    file = config_file(named[1], config_dir)
+    file = _file_named(message, config_dir)
     if file is None:
         return ""
     line = _line_of(file, key)
@@ -102,6 +104,12 @@ def _line_in(node: yaml.Node | None, names: list[str]) -> int | None:
     return line
 
 
+def _file_named(message: str, config_dir: str | None) -> Path | None:
+    """Return the config file that Hydra's message names; None if it names none."""
+    named = re.match(r"In '([^']+)': \w+ raised while composing", message)
+    return None if named is None else config_file(named[1], config_dir)
+
+
 def _at(where: str, error: SettingError) -> SettingError:
     """Return the error with the place of what is wrong before it, if that is known."""
     return SettingError(f"{where}: {error.wrong}", allowed=error.allowed, remedy=error.remedy) if where else error
@@ -114,6 +122,11 @@ def _missing_option(error: MissingConfigException) -> SettingError:
     problem = f"There is no config named {name} in the group {group}"
     near = closest(name, options)
     remedy = f"Did you mean {group}={near}?" if near else "encoderlab list describes each"
+    schemas = [f"{option}_schema" for owner, option in SCHEMAS if owner == group]
+    if name.endswith("_schema") and schemas:  # which a config of one's own begins with
+        options = schemas
+        problem = f"There is no schema {name} with which a {group} begins"
+        remedy = f"Did you mean {closest(name, schemas) or schemas[0]}?"
     if not group:
         problem = f"There is no config named {name or repr(name)}"
         remedy = "Remove --config-name; choose an experiment with experiment=NAME, also of your own, with --config-dir"

@@ -3,7 +3,7 @@
 A key that no dataclass declares is refused, with the name that was probably meant.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -122,6 +122,9 @@ def to_settings(config: "DictConfig", schema: type[Typed]) -> Typed:
     for key, owner in _keys(config, schema):
         if key.rpartition(".")[2] not in names_of(owner):
             value = OmegaConf.select(config, key, throw_on_missing=False)
+            group = key.partition(".")[0]
+            if is_without_schema(owner, group):
+                raise missing_schema(group, f"The config of {group}", list(OmegaConf.select(config, group)))
             inner = f".{next(iter(value))}" if isinstance(value, DictConfig) and value else ""  # +trainig.epochs=1
             raise unknown_setting(f"{key}{inner}", names_of(owner))
     try:
@@ -141,9 +144,22 @@ def _refuse_without_schema(settings: Any) -> None:
             continue
         if any(isinstance(value, SCHEMAS[group, option]) for option in options):
             continue
-        problem = f"The config {group}={getattr(value, 'name', '')} does not say which kind of {group} it is"
-        remedy = f"Begin its file with defaults: [{options[0]}_schema, _self_]"
-        raise SettingError(problem, allowed=", ".join(f"{option}_schema" for option in options), remedy=remedy)
+        raise missing_schema(group, f"The config {group}={getattr(value, 'name', '')}")
+
+
+def missing_schema(group: str, config: str, keys: Collection[str] = ()) -> SettingError:
+    """Return the error for a config of somebody's own without a schema, with the one that has most of its `keys`."""
+    options = [option for owner, option in SCHEMAS if owner == group]
+    fitting = max(options, key=lambda option: len({*keys} & {*names_of(SCHEMAS[group, option])}))
+    problem = f"{config} does not say which kind of {group} it is"
+    remedy = f"Begin its file with defaults: [{fitting}_schema, _self_]"
+    return SettingError(problem, allowed=", ".join(f"{option}_schema" for option in options), remedy=remedy)
+
+
+def is_without_schema(kind: object, group: str) -> bool:
+    """Return whether a config of a group has the type of all its kinds, and so no schema of its own."""
+    kinds = [schema for (owner, _), schema in SCHEMAS.items() if owner == group]
+    return isinstance(kind, type) and kind not in kinds and any(issubclass(schema, kind) for schema in kinds)
 
 
 def _keys(config: "DictConfig", schema: type, prefix: str = "") -> Iterator[tuple[str, type]]:
