@@ -16,13 +16,15 @@ def table_of(path):
     return header, rows
 
 
-def test_repeated_and_unnamed_columns_come_back_in_order(command, brackets_run, tmp_path):
+def test_repeated_and_unnamed_columns_come_back_in_order(command, brackets_run, tmp_path, capfd):
     (tmp_path / "new.csv").write_text(",note,text,note,,x\n0,a,( ),b,c,d\n1,e,),f,,h\n")
     command("predict", f"run={brackets_run}", "new.csv", "output=out.csv")
     header, rows = table_of(tmp_path / "out.csv")
     assert [row[:6] for row in rows] == [["0", "a", "( )", "b", "c", "d"], ["1", "e", ")", "f", "", "h"]]
     assert header[1:4:2] == ["note", "note.1"] and header[2] == "text"
     assert len({*header}) == len(header) == 8
+    (said,) = (line for line in capfd.readouterr().err.splitlines() if "'note.1'" in line)
+    assert "new.csv" in said
 
 
 def test_a_repeated_column_of_texts_is_chosen_by_its_own_name(command, brackets_run, tmp_path):

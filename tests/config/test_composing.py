@@ -38,6 +38,14 @@ def test_a_path_that_hydra_cannot_parse_is_taken_literally(path):
     assert Path(compose(*OWN, f"dataset.path={path}").dataset.path).name == path
 
 
+def test_a_setting_that_is_set_twice_is_said_and_the_last_counts(capsys):
+    assert settings_of("train", "seed=1", "model=mini", "seed=2", "task=brackets", "model=tiny").seed == 2
+    said = capsys.readouterr().err
+    assert "seed=1 and seed=2" in said and "model=mini and model=tiny" in said and "task" not in said
+    settings_of("train", "seed=1", "seed=1")
+    assert not capsys.readouterr().err
+
+
 def test_folders_of_compare_need_no_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "seed=1").mkdir()

@@ -38,6 +38,7 @@ from encoderlab.data.formats import is_saved_dataset
 from encoderlab.data.remote import is_url
 from encoderlab.errors import SettingError
 from encoderlab.settings import quote
+from encoderlab.system.messages import say
 
 OWN_DATA = {"dataset=files", "dataset=hub"}
 LABELLED_BY_DEFAULT = ("train", "finetune", "data", "baseline")  # commands whose default task has data of its own
@@ -137,6 +138,8 @@ def parse_command_line(schema: type[CommandConfig], arguments: Sequence[str]) ->
         says_task = names & {"task", "experiment", "resume", "config"}
         if command in LABELLED_BY_DEFAULT and OWN_DATA & {*overrides} and not says_task:
             overrides.append("task=classification")  # the default task, on own data, would be this one by another name
+
+        _notice_repeated(overrides)
 
         # The settings of a sweep are ours, and no part of a job's config.
         sweep_overrides = [override for override in overrides if override.partition("=")[0] in names_of(SweepConfig)]
@@ -312,6 +315,24 @@ def _quoted(argument: str, schema: type[CommandConfig], *, is_sweep: bool) -> st
             OverridesParser.create().parse_override(argument)
             return argument
     return f"{key}={quote(value)}"
+
+
+def _notice_repeated(overrides: Sequence[str]) -> None:
+    """Say which settings stand twice with different values, of which Hydra takes the last. Raises SettingError for a
+    text: two of them are not two texts to read.
+    """
+    values: dict[str, dict[str, None]] = {}
+    for override in overrides:
+        name, _, value = override.partition("=")
+        values.setdefault(name.lstrip("+"), {}).pop(value, None)
+        values[name.lstrip("+")][value] = None  # the last one that was typed is the last
+    for name, typed in values.items():
+        if len(typed) < 2:
+            continue
+        both = " and ".join(f"{name}={value}" for value in typed)
+        if name in FREE_TEXT:
+            raise SettingError(f"{both} are given together", allowed="one text, or a file of them with input=FILE")
+        say(f"{both} are both given: the last counts")
 
 
 def _check(line: CommandLine) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from encoderlab.errors import DataError, closest
 from encoderlab.settings import typed, typed_list
+from encoderlab.system.messages import say_once
 
 if TYPE_CHECKING:
     from encoderlab.network.config import TargetKind
@@ -84,7 +85,12 @@ class Columns:
             may_repeat = gathers and self.target == "label_set" and setting == "label"
             if counts[name] > 1 and not may_repeat:
                 raise DataError(f"{where} has more than one column {name!r}", remedy="Give each column its own name")
-        return names if self.others else [name for name in names if name in used.values()]
+        if not self.others:
+            return [name for name in names if name in used.values()]
+        renamed = [f"{name!r} as {own!r}" for name, own in zip(existing, names, strict=True) if name and name != own]
+        if renamed and not (gathers and self.target == "label_set"):
+            say_once(f"{where}: columns of the same name are told apart: {listed(renamed)}")
+        return names
 
 
 USUAL_COLUMNS = Columns("text", label="label")

@@ -35,6 +35,13 @@ def is_dotted(name: str) -> bool:
     return _DOTTED.fullmatch(name) is not None
 
 
+def with_colon(name: str) -> str:
+    """Return how a function named with points alone, such as mine.kappa, is written here; "" for other names."""
+    module, _, function = name.rpartition(".")
+    written = f"{module}:{function}"
+    return written if is_dotted(written) else ""
+
+
 def function_name(dotted: str) -> str:
     """Return the name of the function that a dotted name ends with."""
     return dotted.rpartition(":")[2]

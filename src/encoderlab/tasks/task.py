@@ -20,7 +20,7 @@ import numpy as np
 from encoderlab.errors import DataError, SettingError, closest
 from encoderlab.network.config import HeadSizes, TargetKind
 from encoderlab.settings import REQUIRED, check_settings, setting
-from encoderlab.system.own_functions import EXAMPLE, OwnFunction, function_name, is_dotted, own_function
+from encoderlab.system.own_functions import EXAMPLE, OwnFunction, function_name, is_dotted, own_function, with_colon
 from encoderlab.tasks.sequences import SequenceFormat, Windowing
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ class TaskConfig:
         check_settings(self, self.group)
         own_loss = self.own_loss
         if own_loss is not None and not is_dotted(own_loss):
-            raise SettingError(f"task.loss is {own_loss}", allowed=EXAMPLE)
+            near = with_colon(own_loss)
+            remedy = f"Did you mean {near}?" if near else ""
+            raise SettingError(f"task.loss is {own_loss}", allowed=EXAMPLE, remedy=remedy)
         if self.name in ("", ".", "..") or set(self.name) & set("/\\\0"):
             raise SettingError(f"task.name is {self.name!r}", allowed="a valid folder name, without / and \\")
 
@@ -155,7 +157,7 @@ def check_score(score: str, known: Iterable[str]) -> None:
     """Raise SettingError unless `task.score` is one of the `known` scores, or names a function of one's own."""
     known = list(known)
     if score not in known and not is_dotted(score):
-        near = closest(score, known)
+        near = with_colon(score) or closest(score, known)
         allowed = f"{', '.join(known)}, or {EXAMPLE}"
         raise SettingError(f"task.score is {score}", allowed=allowed, remedy=f"Did you mean {near}?" if near else "")
 
