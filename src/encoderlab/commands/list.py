@@ -13,7 +13,7 @@ LISTED = (*GROUPS, ENCODERS)
 USAGE = f"encoderlab list [{'] ['.join(LISTED)}] [--config-dir FOLDER]"
 OTHER_ENCODERS = {
     "outputs/...": "one of your runs: its folder, or the model/ folder inside",
-    "FOLDER": "a Hugging Face folder: BERT or DistilBERT with config.json, safetensors and a tokenizer",
+    "FOLDER": "a Hugging Face folder of BERT, RoBERTa, ELECTRA, ModernBERT and others: config.json, weights, tokenizer",
     "OWNER/NAME": "a model on the Hugging Face hub, downloaded once, such as google-bert/bert-base-uncased",
 }
 

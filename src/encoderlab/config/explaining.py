@@ -42,7 +42,11 @@ def _explain(
     if isinstance(error, MissingConfigException):
         return _missing_option(error)
     if isinstance(error, OverrideParseException):
-        return SettingError(f"{error.override} cannot be read", allowed="name=value, or an existing file")
+        typed = str(error.override)
+        problem = f"{typed} {'does not exist' if '=' not in typed and Path(typed).suffix else 'cannot be read'}"
+        near = closest(Path(typed).name, (entry.name for entry in Path().iterdir()), 0.7)
+        remedy = f"Did you mean {near}?" if near else ""
+        return SettingError(problem, allowed="name=value, or an existing file", remedy=remedy)
     # What is wrong with a setting is the cause of Hydra's error; in a file, which Hydra's error names, its context.
     reasons = (error.__cause__, error.__context__) if isinstance(error, HydraException) else ()
     cause = next((reason for reason in reasons if isinstance(reason, errors.OmegaConfBaseException)), error)

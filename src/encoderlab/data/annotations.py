@@ -261,15 +261,15 @@ def _say_as_what(path: Path, tool: Tool, table: _Table, counts: Counter[str]) ->
 def _say_counts(path: Path, counts: Counter[str], names: Sequence[str]) -> None:
     """Say how many answers or spans were left out or changed, by why."""
     words = {
-        "rejected": "{n} rejected answers are left out",
-        "ignored": "{n} ignored or cancelled answers are left out",
-        "suggested": "{n} texts have only suggestions, and stay without a label",
-        "not": "{n} rejections become a second label, because all are about one",
-        "disagreements": "people disagree on {n} texts: the most common answer counts, in {ties} ties none",
-        "unanswered": "{n} texts without an answer are left out",
-        "widened": "{n} spans that begin or end within a word are widened to it",
-        "overlapping": "{n} spans are left out because another one has the same words",
-        "outside": "{n} spans are left out because they hold no word",
+        "rejected": "rejected answers left out: {n}",
+        "ignored": "ignored or cancelled answers left out: {n}",
+        "suggested": "texts with suggestions alone, which stay without a label: {n}",
+        "not": "rejections read as a second label, because all are about one: {n}",
+        "disagreements": "texts on which people disagree, which get the most common answer: {n}, in ties none: {ties}",
+        "unanswered": "texts without an answer left out: {n}",
+        "widened": "spans that begin or end within a word, widened to it: {n}",
+        "overlapping": "spans left out, because another one has the same words: {n}",
+        "outside": "spans left out, because they hold no word: {n}",
     }
     said = [words[name].format(n=f"{counts[name]:,}", ties=f"{counts['ties']:,}") for name in names if counts[name]]
     if said:

@@ -38,7 +38,7 @@ def calibration_of(scores: SplitScores) -> dict[str, Any]:
 
 
 def about_calibration(report: Mapping[str, Any], scored: Mapping[str, Any]) -> str:
-    """Return the calibration error in words, and that before the temperature, or why none was fitted."""
+    """Return the calibration error in words, and that before the temperature."""
     if "calibration" not in scored:
         return ""
     measured = scored["calibration"]
@@ -49,11 +49,17 @@ def about_calibration(report: Mapping[str, Any], scored: Mapping[str, Any]) -> s
         before = f"Before temperature {measured['temperature']:.2f}, fitted on {on}"
         words = f"{words} {before}, it was {wording.score(measured['ece_uncalibrated'])}."
         return f"{words} {_about_worse(measured, scored['loss'])}".rstrip()
+    return words
+
+
+def without_temperature(report: Mapping[str, Any], scored: Mapping[str, Any]) -> str:
+    """Return a note on probabilities to which no temperature was fitted, and why; "" if one was, or none is ever."""
     n = report["splits"].get("validation", {}).get("n", 0)
-    if "token_accuracy" in scored or report["command"] == "eval" or n >= LEAST_ROWS:
-        return words
+    measured = scored.get("calibration", {"temperature": None})
+    if "temperature" in measured or "token_accuracy" in scored or report["command"] == "eval" or n >= LEAST_ROWS:
+        return ""
     few = f"the validation rows are fewer than {LEAST_ROWS}" if n else "there are no validation rows"
-    return f"{words} No temperature was fitted: {few}."
+    return f"No temperature was fitted to the probabilities: {few}"
 
 
 def _sureness(measured: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ from encoderlab.reports.blocks import (
     write_html_json,
 )
 from encoderlab.reports.branch import branch_blocks
-from encoderlab.reports.calibration import about_calibration, calibration_of
+from encoderlab.reports.calibration import about_calibration, calibration_of, without_temperature
 from encoderlab.reports.classes import MOST_ON_PAGE, class_sections, class_table, single_class_warning
 from encoderlab.reports.explanation import mistakes_section
 from encoderlab.reports.facts import RunFacts, pair_lines, scarce_classes, settings_section, split_facts, survey_section
@@ -119,6 +119,8 @@ def build_report(
         warning = scarce_classes(split, {name: int(own["support"]) for name, own in scores.per_class.items()})
         if warning:
             report["notes"].append(warning)
+    note = without_temperature(report, report["splits"][split])
+    report["notes"] += [note] if note else []
     for name, baseline in baselines.items():
         subject = f"Baseline {BASELINE_NAMES.get(name, name)}"
         if baseline.skipped:

@@ -206,7 +206,7 @@ class Journal:
         self._shown[score] = f"{scores.values[score]:.4f}"
         numbers = f"{score} {scores.values[score]:.4f}, loss {scores.values['loss']:.4f}"
         left = progress.seconds / progress.step * (progress.total - progress.step)
-        ending = f"; about {in_words(left)} left" if left else ""
+        ending = f"; about {in_words(left)} left" if left >= 1 else ""
         tqdm.write(f"step {progress.step:,} of {progress.total:,}: {split} {numbers}{ending}", file=sys.stderr)
 
     def throughput(self) -> dict[str, float]:

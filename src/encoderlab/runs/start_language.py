@@ -47,6 +47,8 @@ class TrainingLanguages:
         if total < MANY_FOREIGN:
             return ""
         named = ", ".join(f"{name} {share:.0%}" for name, share in foreign.items() if share >= SHOWN)
+        unclear = self.shares.get(UNCLEAR, 0.0)
+        named += f" (unclear: {unclear:.0%})" if unclear >= SHOWN else ""
         remedy = f"start from an encoder that reads them, such as {MULTILINGUAL}, or run encoderlab train"
         where = f"the {self.kind.removesuffix('s')} of {self.encoder} ({self.of_encoder})"
         return f"{total:.0%} of the training texts are not in {where}: {named}. For these, {remedy}"

@@ -307,7 +307,8 @@ class MicroBatchCount:
         return cls(settled.accumulate, "chosen for this model and its longest rows", open=processes.size == 1)
 
     def __str__(self) -> str:
-        return f"batches in {self.number} micro-batch{'es' * (self.number > 1)} ({self.reason})"
+        parts = "one piece" if self.number == 1 else f"{self.number} micro-batches"
+        return f"batches in {parts} ({self.reason})"
 
 
 WHOLE_BATCHES = MicroBatchCount(1, "not divided")

@@ -144,7 +144,7 @@ def train_occurring_rows(
     most = n_rows - max(FEWEST_LEFT_OUT, int(LEAST_SHARE_LEFT_OUT * n_rows))
     ids = occurring_ids(texts, special, n_rows, most)
     if ids is None:
-        return f"all {n_rows:,} rows of the token table are trained: more than {max(most, 0):,} of them occur"
+        return f"all {n_rows:,} rows of the token table are trained: too few of them do not occur"
     _replace(network, places[0], OccurringRows(module, torch.from_numpy(ids), folder))
     return f"{len(ids):,} of the {n_rows:,} rows of the token table are trained, those that occur"
 

@@ -20,6 +20,7 @@ from encoderlab.data.examples import joined
 from encoderlab.errors import UserError
 from encoderlab.models.folder import model_folder, open_model
 from encoderlab.models.model import Model
+from encoderlab.reports import wording
 from encoderlab.reports.blocks import render
 from encoderlab.reports.predictions import Trial, trial_of
 from encoderlab.system import http_service as http
@@ -207,7 +208,7 @@ def _pairs(content: Any, as_trained: Columns) -> list[tuple[str, str | None]]:
         raise HTTPException(422, f"The request must have a text, or as many texts as text_pairs; {EXAMPLE}")
     longest = max(len(text) for texts in columns for text in texts)
     if len(columns[0]) > MOST_TEXTS or longest > MOST_CHARACTERS:
-        held = f"{len(columns[0])} texts of up to {longest:,} characters"
+        held = f"{wording.counted(len(columns[0]), 'text')} of up to {longest:,} characters"
         raise HTTPException(413, f"The request has {held}, but allowed are {MOST_TEXTS} of {MOST_CHARACTERS:,}")
     return list(zip(columns[0], columns[1] if len(columns) > 1 else [None] * len(columns[0]), strict=True))
 
