@@ -58,6 +58,7 @@ CLI = [
     (f"train {OWN} task.thresholds={{{{5:0.5}}}} task.threshold=f1", SETTING, "both set"),
     ("eval run={brackets} allowed_drop=0.1", SETTING, "against"),
     ("eval run={brackets} against={pairs}", SETTING, "against"),
+    ("eval run={brackets} against=mini-en", SETTING, "encoder without a head"),
     ("train hydra/sweeper=optuna -m seed=1,2", SETTING, "trials=N"),
     ("train modell=tiny", SETTING, "model"),
     ("train +trainig.epochs=1", SETTING, "training.epochs"),

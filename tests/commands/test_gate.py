@@ -97,6 +97,19 @@ def test_the_report_has_the_score_of_each_value_of_a_column_and_names_the_weakes
 
 
 @pytest.mark.slow
+def test_an_exported_graph_passes_and_is_passed_as_its_run(command, always, gold, tmp_path, symbolic_sizes):
+    """With mistakes of all rows of fraud, which only a network with weights explains."""
+    pytest.importorskip("onnxruntime", reason="pip install 'encoderlab[onnx]'")
+    run = always / "billing"
+    command("export", f"run={run}", "format=onnx", "path=graph")
+    for sides in ((run, "graph"), ("graph", run)):
+        out = f"of-{sides[0].name if isinstance(sides[0], type(run)) else sides[0]}"
+        command("eval", f"run={sides[0]}", f"against={sides[1]}", *gold, "allowed_drop=0", f"run_dir={out}")
+        report = report_of(tmp_path / out)
+        assert report["against"]["passed"] is True and report["splits"]["all"]["accuracy"] == 0.75
+
+
+@pytest.mark.slow
 def test_a_run_reports_the_columns_too_and_an_unknown_one_is_refused_at_once(command, always, tmp_path):
     shutil.copy(always / "tickets.csv", tmp_path)
     data = ("task=classification", *COLUMNS, "dataset.path=tickets.csv", *SIZE, *SHORT)

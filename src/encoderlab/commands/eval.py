@@ -24,6 +24,7 @@ from encoderlab.models.explain import word_importance
 from encoderlab.models.folder import open_model
 from encoderlab.models.labelled_file import as_trained, reading_note
 from encoderlab.models.model import Model
+from encoderlab.network.heads import EncoderWithHeads
 from encoderlab.reports.slices import scores_by_column
 from encoderlab.reports.training import build_report, show_report, write_encoder_report, write_report
 from encoderlab.reports.wording import counted
@@ -47,7 +48,7 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> Run:
     than the older one by more than allowed.
     """
     processes.broadcast_from_main(lambda: check_free(config.run_dir))
-    model = open_model(config, processes)
+    model = open_model(config, processes, or_graph=processes.size == 1)
     model.task.metrics()  # refuses an encoder without a head, before any data is read
     if model.task.heads.teacher_width is not None:
         problem = f"{config.run} was distilled from a teacher's vectors, and cannot be scored without the teacher"
@@ -135,7 +136,8 @@ def _report(
     summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, dataset=config.dataset)
     report = {**build_report(summary, {split: scores}, {}), **extra, "data_notes": data_notes}
     facts = run_facts(run)
-    write_report(run.folder, report, facts, data.split(split), scores, partial(word_importance, model))
+    explain = partial(word_importance, model) if isinstance(model.network, EncoderWithHeads) else None
+    write_report(run.folder, report, facts, data.split(split), scores, explain)
     files = run.files("page", "report", "predictions", "plots")
     show_report(report, files, [f"encoderlab predict run={shlex.quote(config.run)} text='...'"])
 

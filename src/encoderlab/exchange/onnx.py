@@ -220,6 +220,7 @@ class GraphModel(nn.Module):
     def __init__(self, path: Path, shape: EncoderWithHeads) -> None:
         super().__init__()
         self.n_parameters = shape.n_parameters
+        self.parameters_by_part = shape.parameters_by_part
         self.labels_tokens = shape.token_head is not None
         self.window_pooling: WindowPooling | None = shape.window_pooling
         self.session = lru_cache(maxsize=4)(lambda threads: _session(path, threads))

@@ -56,7 +56,9 @@ MODEL = "model"  # the folder of the model inside that of its run
 GRAPH = "onnx/model.onnx"  # where transformers.js and optimum look for it
 INT8_GRAPH = "onnx/model_quantized.onnx"
 GRAPH_ENTRY = "graph"  # in config.json of an exported graph: what transformers has no field for
-RUN_ENTRY = "run"  # in that entry: the content of the model's own config.json, with which predict and serve open it
+RUN_ENTRY = (
+    "run"  # there: the content of the model's own config.json, with which predict, serve and eval open it
+)
 GRAPH_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
 MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
 NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on": None}
@@ -237,7 +239,7 @@ def read_model(folder: Path, *, or_graph: bool = False) -> Model:
     graph = graph_of(folder)
     has_settings = graph is not None and RUN_ENTRY in read_config(folder)[GRAPH_ENTRY]
     if graph is not None and not (or_graph and has_settings):
-        openers = "only predict and serve" if has_settings else "no command"
+        openers = "only predict, serve and eval" if has_settings else "no command"
         problem = f"{folder} contains an ONNX graph without weights, which {openers} can open"
         raise DataError(problem, remedy="Use the run it was exported from")
     if graph is None and is_huggingface(folder):

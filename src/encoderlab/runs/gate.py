@@ -16,6 +16,7 @@ from encoderlab.models.folder import open_model
 from encoderlab.models.model import Model
 from encoderlab.reports import wording
 from encoderlab.settings import without_folders
+from encoderlab.training.config import Precision
 
 
 def open_older(config: EvalConfig, model: Model) -> Model | None:
@@ -32,7 +33,11 @@ def open_older(config: EvalConfig, model: Model) -> Model | None:
     if model.config.task.of_documents:
         problem = f"against={config.against} needs a model with predictions, and {config.run} is a pretrained encoder"
         raise SettingError(problem, remedy="Finetune both, or compare their reports with encoderlab compare")
-    older = open_model(replace(config, run=config.against))
+    # On the device that suits it: a graph computes on the processor alone.
+    older = open_model(replace(config, run=config.against, device="auto", precision=Precision.auto), or_graph=True)
+    if older.config.task.of_encoder_alone:
+        problem = f"against={config.against} is an encoder without a head, which predicts nothing"
+        raise SettingError(problem, remedy="Name a model that was trained on the task")
     if (_kind(older), older.origin.paired) != (_kind(model), model.origin.paired):
         problem = f"against={config.against} predicts something else than {config.run}"
         raise SettingError(problem, allowed="a model of the same kind of task, for the same columns")

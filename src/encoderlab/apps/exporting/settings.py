@@ -25,7 +25,7 @@ class ExportConfig(CommandConfig):
     format: ExportFormat = setting(
         ExportFormat.huggingface,
         "huggingface: a folder for transformers' Auto classes; onnx: a graph for onnxruntime, checked against the "
-        "model, which predict and serve open too, and transformers.js; int8: the graph with 8-bit weights, under a "
+        "model, which predict, serve and eval open too, and transformers.js; int8: the graph in 8 bits, under a "
         "third of the size, whose predictions are compared with the model's; web: a page that runs the 8-bit graph in "
         "a browser, without a server.",
     )
