@@ -295,7 +295,10 @@ def test_settings_are_in_the_order_of_their_numbers_as_they_were_typed(command, 
 
 def test_two_factors_have_a_heat_map(command, grid):
     compared(command, *grid)
-    assert Path("compared/compare.html").read_text().count("<svg") == 2
+    page = Path("compared/compare.html").read_text()
+    assert page.count("<svg") == 2
+    widths = [float(width) for width in re.findall(r'viewBox="0 0 ([0-9.]+)', page)]
+    assert min(widths) > 0.8 * max(widths), "stretched to one width, their letters are of one size"
     compared(command, *grid[:2])
     assert Path("compared/compare.html").read_text().count("<svg") == 1
 

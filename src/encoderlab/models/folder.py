@@ -56,9 +56,7 @@ MODEL = "model"  # the folder of the model inside that of its run
 GRAPH = "onnx/model.onnx"  # where transformers.js and optimum look for it
 INT8_GRAPH = "onnx/model_quantized.onnx"
 GRAPH_ENTRY = "graph"  # in config.json of an exported graph: what transformers has no field for
-RUN_ENTRY = (
-    "run"  # there: the content of the model's own config.json, with which predict, serve and eval open it
-)
+RUN_ENTRY = "run"  # there: the content of the model's own config.json, with which predict, serve and eval open it
 GRAPH_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json")
 MODEL_FILES = ("model.safetensors", "config.json", "tokenizer.json")
 NOT_KNOWN = {"step": None, "chosen_by": "checkpoint as it was found", "chosen_on": None}

@@ -375,10 +375,11 @@ def _notes(runs: Sequence[FinishedRun], rows: Records, differences: Records, *, 
 
 
 def _few_rows_note(label: str, difference: Mapping[str, Any], reference: str) -> Iterator[str]:
-    """Yield a note on two runs that differ in few rows; nothing if there are more, or nothing is known of the rows."""
+    """Yield a note on two runs that differ in few rows; nothing if there are more or none, or nothing is
+    known of the rows."""
     won = difference["won"]
     lost = difference["lost"]
-    if won is None or won + lost > FEW_DIFFERING:
+    if won is None or not 0 < won + lost <= FEW_DIFFERING:
         return
     rows = f"{label} alone is right on {wording.counted(won, 'row')}, {reference} alone on {lost:,}"
     by_tests = f"p is {difference['mcnemar_p']:.4g} by the {MCNEMAR} and {difference['bootstrap_p']:.4g} by {BOOTSTRAP}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from encoderlab.reports.plots import BLUE, ORANGE, label_axes, new_figure, own_look
+from encoderlab.reports.plots import BLUE, ORANGE, WIDTH, label_axes, new_figure, own_look
 from encoderlab.reports.wording import short
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ def grid_plot(means: Mapping[str, Mapping[str, float]], first: str, second: str,
     """
     values = np.array([list(row.values()) for row in means.values()])
     across = list(next(iter(means.values())))
-    figure, axes = new_figure(min(2.6 + 0.8 * len(across), 14), min(1.6 + 0.5 * len(means), 14))
+    # A page stretches it to its width: a narrower figure would have letters larger than the page's.
+    figure, axes = new_figure(min(max(2.6 + 0.8 * len(across), WIDTH), 14), min(1.6 + 0.5 * len(means), 14))
     image = axes.imshow(values, cmap="viridis", aspect="auto")
     low = float(np.nanmin(values))
     high = float(np.nanmax(values))
