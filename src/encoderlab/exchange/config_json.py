@@ -159,11 +159,10 @@ def format_for(config: ModelConfig, heads: HeadSizes) -> FamilyFormat:
     """Return the format that an encoder is exported to."""
     if config.family is not None:
         return BY_FAMILY[config.family]
-    classifies = heads.sequence_classes is not None
-    if config.pooling is Pooling.cls and classifies and not heads.vocabulary:
+    if config.pooling is Pooling.cls and heads.judges_texts:
         return ELECTRA
     like_distilbert = config.segments == 0 and config.norm_epsilon == DISTILBERT_EPSILON
-    has_its_pooler = config.pooling is Pooling.relu_pooler and (classifies or like_distilbert)
+    has_its_pooler = config.pooling is Pooling.relu_pooler and (heads.sequence_classes is not None or like_distilbert)
     return DISTILBERT if has_its_pooler else BERT
 
 
@@ -194,7 +193,7 @@ def config_json(model: HuggingFaceModel, family: FamilyFormat, pad_id: int) -> d
     if model.labels:
         fields["id2label"] = {str(number): label for number, label in enumerate(model.labels)}
         fields["label2id"] = {label: number for number, label in enumerate(model.labels)}
-    if heads.sequence_classes is not None and not heads.vocabulary:
+    if heads.judges_texts:
         fields["problem_type"] = PROBLEM_TYPES[heads.sequence_target]
     if heads.sequence_target == "number":
         fields |= {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}  # transformers counts the outputs by these

@@ -256,8 +256,7 @@ class FamilyFormat:
             names[f"encoder.layers.*.{ours}"] = f"{self.body}.{self.layers}.*.{theirs}"
         names |= {f"encoder.{ours}": f"{self.body}.{theirs}" for ours, theirs in self.others.items()}
         names |= self.heads
-        has_classifier = heads.sequence_classes is not None and not heads.vocabulary
-        if self.pooler is not None and not (has_classifier and "pool.dense" in self.heads):
+        if self.pooler is not None and not (heads.judges_texts and "pool.dense" in self.heads):
             names["pool.dense"] = f"{self.body}.{self.pooler}"
         if pair_head and self.pair_head is not None:
             names["sequence_head"] = self.pair_head

@@ -49,7 +49,7 @@ def word_importance(model: Model, examples: Sequence[Example], labels: Sequence[
     Raises DataError for a model that does not label or rate whole texts, SettingError for an unknown label.
     """
     task = model.task
-    if task.heads.sequence_classes is None or task.heads.vocabulary:
+    if not task.heads.judges_texts:
         problem = f"{model.task_name} does not label texts or rate them with a number, so there is nothing to explain"
         raise DataError(problem, remedy="Train it with encoderlab finetune init_from=..., or use encoderlab attention")
     if labels and not task.labels:

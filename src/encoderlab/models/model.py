@@ -404,9 +404,7 @@ class Model:
         """
         if self.shape.pooling is not Pooling.cls:
             return False
-        heads = self.task.heads
-        by_labels = heads.sequence_classes is not None and not heads.vocabulary
-        return by_labels or self.shape.pairs is Pairs.separate
+        return self.task.heads.judges_texts or self.shape.pairs is Pairs.separate
 
     @property
     def vector_pooling(self) -> VectorPooling:

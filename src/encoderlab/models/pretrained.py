@@ -119,10 +119,8 @@ def shape_for(task: TaskConfig, start: Model | None) -> ModelConfig | None:
         return replace(start.shape, pooling=Pooling.cls, pairs=Pairs.separate)  # it trains the first token
     if task.command == "pretrain":
         return start.shape.for_pretraining()
-    heads = start.task.heads
-    has_classes = heads.sequence_classes is not None and not heads.vocabulary
     has_pooler = "pool.dense.weight" in start.pooler or "pool.dense.weight" in start.network.state_dict()
-    is_trained = has_classes or has_pooler or start.first_token_is_trained
+    is_trained = start.task.heads.judges_texts or has_pooler or start.first_token_is_trained
     if is_trained or start.shape.keeps_pooling:
         return start.shape
     return replace(start.shape, pooling=Pooling.mean)

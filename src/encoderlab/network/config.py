@@ -419,6 +419,11 @@ class HeadSizes:
     own_vectors: bool = False
 
     @property
+    def judges_texts(self) -> bool:
+        """Return whether whole texts get labels or a number, other than which sentences follow each other in MLM."""
+        return self.sequence_classes is not None and not self.vocabulary
+
+    @property
     def predicts_tokens(self) -> bool:
         """Return whether single tokens have targets."""
         return self.vocabulary or self.own_vectors or self.token_classes is not None
