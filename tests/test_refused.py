@@ -127,6 +127,7 @@ CLI = [
     ("train resume={brackets}", SETTING, "finished"),
     ("finetune resume={brackets}", SETTING, "encoderlab train"),
     ("train config=nowhere", DATA, "nowhere"),
+    ("train --experimental-rerun config.pickle", SETTING, "config=FOLDER"),
     ("train config=full", DATA, "full"),
     ("finetune config={brackets} seed=2", SETTING, "Run encoderlab train config="),
     ("train config={brackets} experiment=sst2", SETTING, "experiment=sst2"),
