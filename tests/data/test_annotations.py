@@ -394,3 +394,19 @@ def test_columns_of_a_first_row_that_no_other_has_are_not_multiplied(tmp_path):
         read_unlabelled(path, text="text", text_pair=None, words=False)
     whole = [{"text": f"text {n}", **{f"own {m}": m for m in range(300)}} for n in range(500)]
     assert len(read_unlabelled(written(tmp_path / "b.jsonl", whole), text="text", text_pair=None, words=False)) == 500
+
+
+def test_choices_of_several_labels_in_label_studios_csv_are_found_by_themselves(tmp_path):
+    cells = ["pos", "neg", '{"choices":["pos","neg"]}']
+    rows = [
+        {"annotation_id": row, "annotator": "1", "id": row, "lead_time": 3.2, "review": f"the film of case {row}"}
+        | {"sentiment": cells[row % 3], "created_at": "2026-01-01T10:00:00Z", "updated_at": "2026-01-01T10:00:00Z"}
+        for row in range(24)
+    ]
+    with (tmp_path / "a.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), quoting=csv.QUOTE_NONNUMERIC)
+        writer.writeheader()
+        writer.writerows(rows)
+    data = FilesDataset(path=str(tmp_path / "a.csv"), validation_fraction=0.0).load(tmp_path / "cache", "label_set")
+    assert data.labels == ["neg", "pos"]
+    assert [sorted(row.label) for row in data.by_name["train"]][:3] == [[1], [0], [0, 1]]

@@ -23,7 +23,7 @@ from encoderlab.data.annotation_tools import Record
 from encoderlab.data.annotations import fasttext_rows, tabulated
 from encoderlab.data.arrow_files import parquet_batches, saved_batches
 from encoderlab.data.checks import blank_rows, checked
-from encoderlab.data.columns import CARRIED, Columns, listed
+from encoderlab.data.columns import CARRIED, Columns, MissingColumnError, listed
 from encoderlab.data.conll_files import conll_sentences
 from encoderlab.data.csv_files import separated_rows
 from encoderlab.data.examples import grouped, stored
@@ -252,10 +252,29 @@ def _records(path: Path, kind: Format, columns: Columns, dialect: Dialect) -> It
         return _texts(path, encoding, columns)
     if kind is Format.conll:
         return conll_sentences(path, encoding, columns)
-    rows = separated_rows(path, kind, columns, dialect, encoding)
-    if columns.target == "words":
-        rows = as_sentences(rows, path)
-    return tabulated(rows, columns, path, place_namer(path, kind))
+    return _separated(path, kind, columns, dialect, encoding)
+
+
+def _separated(path: Path, kind: Format, columns: Columns, dialect: Dialect, encoding: str) -> Iterator[Record]:
+    """Yield the rows of a csv or tsv file, which an annotation tool may have written with its labels in cells of JSON.
+
+    Raises MissingColumnError if the columns are neither in its header nor made from such cells.
+    """
+    place = place_namer(path, kind)
+    try:
+        rows = separated_rows(path, kind, columns, dialect, encoding)
+        rows = as_sentences(rows, path) if columns.target == "words" else rows
+        yield from tabulated(rows, columns, path, place)
+    except MissingColumnError as error:
+        if error.setting != "label":
+            raise
+        whole = replace(columns, label=None, others=True)
+        rows = tabulated(separated_rows(path, kind, whole, dialect, encoding), columns, path, place)
+        first = next(rows, (0, {}))
+        if columns.label not in first[1]:
+            raise
+        yield first
+        yield from rows
 
 
 def _as_written(value: Any) -> Any:
