@@ -65,7 +65,7 @@ def test_new_texts_are_compared_by_what_both_predict(run, printed, tmp_path):
     facts = printed("data", f"run={run}", "new.csv", "format=json")
     good = sum("warm" in text for text in texts) / len(texts)
     assert facts["labels"]["good"]["predicted"] == pytest.approx(good)
-    assert facts["expected_accuracy"]["held_out"] > 0.8
+    assert facts["mean_confidence"]["held_out"] > 0.8
 
 
 def test_predict_gives_no_label_to_texts_unlike_training_with_a_branch_too(run, command, tmp_path, capsys):
