@@ -91,6 +91,20 @@ def test_values_that_training_had_named_are_named_again(command, tmp_path):
     assert {label: own["support"] for label, own in per_class.items()} == {"bad": 20, "good": 10}
 
 
+def test_how_a_run_reads_its_rows_is_said_once(command, capfd):
+    spelt = {"stars": lambda n: "" if n == 3 else "LOW" if n == 4 else ("low", "high")[n % 2]}
+    write_rows("rows.csv", ["review", "stars"], 60, **spelt)
+    data = ("task=classification", "dataset=files", "dataset.path=rows.csv", "dataset.text=review")
+    command("train", *data, "dataset.label=stars", *SHORT, "run_dir=run")
+    assert capfd.readouterr().err.count("rows.csv: ") == 2
+    for line in (["eval", "split=validation"], ["explain", "split=validation"], ["predict", "split=validation"]):
+        command(*line, "run=run")
+        assert "rows.csv: " not in capfd.readouterr().err
+    write_rows("new.csv", ["review", "stars"], **spelt)
+    command("eval", "run=run", "dataset.path=new.csv")
+    assert capfd.readouterr().err.count("new.csv: ") == 2
+
+
 def test_rows_without_a_label_are_counted_in_the_report(command, reviews, tmp_path):
     write_rows("gaps.csv", ["review", "stars"], stars=lambda n: "" if n < 5 else ("low", "high")[n % 2])
     command("eval", f"run={reviews}", "dataset.path=gaps.csv", "run_dir=scored")

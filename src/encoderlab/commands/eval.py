@@ -98,7 +98,7 @@ def _trained_on(model: Model, scored: Split, cache: Path, own: Data | None = Non
     `own` is the model's own dataset, if it has been read.
     """
     try:
-        trained = own or model.own_dataset.load(cache, model.config.task.target)
+        trained = own or model.own_rows(cache)
     except UserError as error:
         say(f"whether rows were trained on is not known: {error}")
         return np.zeros(len(scored), bool)
@@ -229,7 +229,7 @@ def _rows_to_score(config: EvalConfig, model: Model) -> tuple[Data, str]:
         data = own_file.load(config.cache, target).as_one_split()
         split = "all"
     else:
-        data = (config.dataset or model.own_dataset).load(config.cache, target)
+        data = config.dataset.load(config.cache, target) if config.dataset else model.own_rows(config.cache)
         split = config.split or data.scored_splits()[-1]
 
     # The rows must suit the model, and must not be those it was trained on.

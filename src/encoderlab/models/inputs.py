@@ -19,7 +19,7 @@ from encoderlab.data.formats import WITHOUT_COLUMNS, Dialect, Format, encoding_o
 from encoderlab.data.remote import local_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.models.model import Model
-from encoderlab.system.messages import say
+from encoderlab.system.messages import say, unsaid
 
 # Rows are sorted by length in chunks of this many, or of fewer long ones: enough for batches without padding (with
 # 16,384 phrases of film reviews 1% is padding, with 4,096 it is 3%), and memory does not grow with the input.
@@ -51,7 +51,8 @@ def split_examples(
     dataset = model.own_dataset
     if not model.config.task.of_documents:
         limit = dataset.limit if limited else None
-        split = replace(dataset, limit=limit).load(cache, model.config.task.target).split(name)
+        with unsaid():  # it was said when the run was trained
+            split = replace(dataset, limit=limit).load(cache, model.config.task.target).split(name)
         return split, len(split)
     documents = dataset.documents(cache).by_name
     if name not in documents:

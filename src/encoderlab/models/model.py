@@ -30,6 +30,7 @@ from encoderlab.network.config import HeadSizes, ModelConfig, Pairs, Pooling
 from encoderlab.network.heads import ClsPool, EncoderWithHeads, MaxPool, MeanPool, pool_windows, without_weights
 from encoderlab.network.packing import FIRST_TOKENS
 from encoderlab.system.device import Compute, set_up_compute
+from encoderlab.system.messages import unsaid
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import NO_ABSTENTION, Abstention, RowPrediction, Task
@@ -38,7 +39,10 @@ from encoderlab.training.distribution import distribution_in_words, is_sharded
 from encoderlab.training.evaluation import evaluate, predict_batches
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from encoderlab.data.columns import Columns
+    from encoderlab.data.data import Data
     from encoderlab.data.formats import Dialect
 
 UNASSIGNED = Compute(torch.device("cpu"), torch.float32, 1, "not used yet")  # until a command chooses a device
@@ -420,6 +424,14 @@ class Model:
             problem = f"{self.task_name} is a model without a run, so its dataset and its splits are unknown"
             raise DataError(problem, remedy="Set text=... or input=FILE, or, with eval, dataset=...")
         return self.config.dataset
+
+    def own_rows(self, cache: Path) -> Data:
+        """Return the rows of the run's own dataset, in silence: how they are read was said when it was trained.
+
+        Raises DataError if there is none, or as reading it does.
+        """
+        with unsaid():
+            return self.own_dataset.load(cache, self.config.task.target)
 
 
 def _reopened(

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, TextIO
 
@@ -19,8 +20,26 @@ FIRST_SECONDS = 10.0  # after which long work says for the first time how far it
 SECONDS = 30.0  # between such lines
 
 
+_unsaid: ContextVar[bool] = ContextVar("unsaid", default=False)
+
+
 def say(line: str) -> None:
-    """Print a line."""
+    """Print a line, unless it is to stay `unsaid`."""
+    if not _unsaid.get():
+        _print_line(line)
+
+
+@contextmanager
+def unsaid() -> Iterator[None]:
+    """Say nothing within this context: of rows that a run has read before, it was said when they were."""
+    token = _unsaid.set(True)
+    try:
+        yield
+    finally:
+        _unsaid.reset(token)
+
+
+def _print_line(line: str) -> None:
     print(f"encoderlab: {as_named(line)}", file=sys.stderr)
 
 
@@ -45,10 +64,15 @@ def print_lines(*lines: str) -> None:
         print(line[:1].upper() + line[1:], file=sys.stderr)
 
 
-@cache
 def say_once(line: str) -> None:
     """Print a line, unless this process has printed it before: a file may be read several times."""
-    say(line)
+    if not _unsaid.get():
+        _print_once(line)
+
+
+@cache
+def _print_once(line: str) -> None:
+    _print_line(line)
 
 
 def progress_bar(description: str, unit: str, total: int | None = None, **options: Any) -> tqdm[Any]:
@@ -82,7 +106,7 @@ class RowsDone:
         now = time.monotonic()
         if self._bar.disable and now >= self._next_line:
             self._next_line = now + SECONDS
-            say(self._line(now - self._started))
+            _print_line(self._line(now - self._started))
 
     def _line(self, seconds: float) -> str:
         rate = (self._done - self._skipped) / max(seconds, 1e-9)

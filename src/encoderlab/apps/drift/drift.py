@@ -92,7 +92,7 @@ def new_texts(examples: Iterable[Example], path: str, model: Model) -> NewTexts:
 
 def training_data(model: Model, run: str, cache: Path) -> Data:
     """Return the run's own dataset. Raises DataError if its training rows are gone, or no longer the same."""
-    data = model.own_dataset.load(cache, model.config.task.target)
+    data = model.own_rows(cache)
     if data.fingerprints()["train"] != model.origin.fingerprints.get("train"):
         problem = f"The training rows of {run} have changed since it was trained, so nothing can be compared with them"
         raise DataError(problem, remedy="Restore them, or train again")

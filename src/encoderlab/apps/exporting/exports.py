@@ -173,7 +173,7 @@ def _quantized(graph: Path, model: Model, cache: Path) -> str:
     sizes = f"{in_32_bits.stat().st_size / 1e6:.1f} MB reduced to {graph.stat().st_size / 1e6:.1f} MB"
     in_32_bits.unlink()
     try:
-        data = model.own_dataset.load(cache, model.config.task.target)
+        data = model.own_rows(cache)
     except UserError:
         return f"{sizes}; its predictions were not compared, because the rows of the run are gone"
     name = data.scored_splits()[-1]
