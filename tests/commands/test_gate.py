@@ -102,9 +102,8 @@ def test_an_exported_graph_passes_and_is_passed_as_its_run(command, always, gold
     pytest.importorskip("onnxruntime", reason="pip install 'encoderlab[onnx]'")
     run = always / "billing"
     command("export", f"run={run}", "format=onnx", "path=graph")
-    for sides in ((run, "graph"), ("graph", run)):
-        out = f"of-{sides[0].name if isinstance(sides[0], type(run)) else sides[0]}"
-        command("eval", f"run={sides[0]}", f"against={sides[1]}", *gold, "allowed_drop=0", f"run_dir={out}")
+    for out, newer, older in (("run", run, "graph"), ("exported", "graph", run)):
+        command("eval", f"run={newer}", f"against={older}", *gold, "allowed_drop=0", f"run_dir={out}")
         report = report_of(tmp_path / out)
         assert report["against"]["passed"] is True and report["splits"]["all"]["accuracy"] == 0.75
 
