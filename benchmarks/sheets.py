@@ -12,9 +12,9 @@ import resource
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from encoderlab.data.columns import Columns
-from encoderlab.data.formats import Dialect, format_of
-from encoderlab.data.tables import read_table
+from encoderlab.tables.columns import Columns
+from encoderlab.tables.formats import Dialect, format_of
+from encoderlab.tables.readers import read_table
 
 WORDS = (
     "invoice",

@@ -20,7 +20,7 @@ from faults.host import Host, Job
 from faults.promise import Conditions, Trial
 from faults.training import shared_folder, until_exit
 
-MODULES = ("encoderlab.data.files", "encoderlab.data.tables", "datasets", "faults.exports")
+MODULES = ("encoderlab.data.files", "encoderlab.tables.readers", "datasets", "faults.exports")
 RECORDS = 20_000  # of an export of one to five megabytes
 SECONDS = 60  # of processor time; such a file takes two
 GROWTH = 2**30  # bytes of memory above what the libraries have taken

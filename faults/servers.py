@@ -24,7 +24,7 @@ from faults.host import Ended, Host, Job
 from faults.promise import Conditions, Trial
 from faults.training import shared_folder, until_exit
 
-MODULES = ("encoderlab.data.files", "encoderlab.data.remote", "datasets", "faults.servers")
+MODULES = ("encoderlab.data.files", "encoderlab.tables.remote", "datasets", "faults.servers")
 ROWS = b"text,label\nrain,weather\ngoal,sport\nsnow,weather\n"
 LABELS = ["weather", "sport", "weather"]
 REFUSED = 3  # the exit code of a file that is refused in one line
@@ -196,8 +196,8 @@ def _serving() -> Iterator[tuple[str, list[Answer]]]:
 
 def read_file(url: str, cache_dir: str) -> None:
     """In a child that waits less long than users do: print the labels of a file. Raises DataError."""
-    from encoderlab.data import remote
     from encoderlab.data.files import FilesDataset
+    from encoderlab.tables import remote
 
     remote.ANSWER_SECONDS = PATIENCE  # pyright: ignore[reportAttributeAccessIssue]
     remote.FIRST_SECONDS = PATIENCE  # pyright: ignore[reportAttributeAccessIssue]

@@ -15,6 +15,7 @@ LAYERS = [  # of ARCHITECTURE.md, the lowest first: each imports from those belo
     {"settings", "system"},
     {"metrics", "shipped", "linear"},
     {"network", "reports"},
+    {"tables"},
     {"training"},
     {"data"},
     {"tasks", "exchange"},

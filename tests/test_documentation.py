@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from encoderlab.cli import main as cli
-from encoderlab.data.formats import KINDS, Format
+from encoderlab.tables.formats import KINDS, Format
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import encoderlab
 from encoderlab.commands.predict import EMPTY, show_rows
 from encoderlab.config.commands import PredictionFormat
-from encoderlab.data.columns import MissingColumnError
 from encoderlab.errors import DataError, SettingError
 from encoderlab.models.row_files import WRITERS
+from encoderlab.tables.columns import MissingColumnError
 from tests.experiment_models import BRACKETS_MODEL, REVERSE_MODEL
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from encoderlab.data.formats import Format
+from encoderlab.tables.formats import Format
 from tests.run_files import report_of
 
 SENTENCES = [["1", "2", "3"], ["4", "5"], ["6", "7", "8", "9"]]

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from encoderlab.data import examples
 from encoderlab.data.files import FilesDataset, read_unlabelled
-from encoderlab.data.formats import Dialect, Format, OnMissing, Quoting
 from encoderlab.errors import DataError, SettingError
+from encoderlab.tables import batches
+from encoderlab.tables.formats import Dialect, Format, OnMissing, Quoting
 
 ANY = st.characters(blacklist_categories=["Cs"], blacklist_characters="\0\r")  # pandas does not quote a cell with "\r"
 TEXTS = st.text(ANY, max_size=12) | st.sampled_from(
@@ -77,7 +77,7 @@ def test_every_line_of_a_text_file_is_a_text(tmp_path_factory, lines):
 def test_many_rows_are_mapped_from_the_cache_and_read_the_same(tmp_path, monkeypatch):
     path, rows = tmp_path / "rows.csv", [(f"text {n}", "ab"[n % 2], f"note {n}") for n in range(5000)]
     pd.DataFrame(rows, columns=["text", "label", "note"]).to_csv(path, index=False)
-    monkeypatch.setattr(examples, "IN_MEMORY", 1000)
+    monkeypatch.setattr(batches, "IN_MEMORY", 1000)
     assert read(path, cache_dir=tmp_path / "cache") == rows and not list((tmp_path / "cache").iterdir())
 
 

@@ -10,8 +10,6 @@ from numpy.lib import format as npy
 
 from encoderlab.config.commands import EmbedConfig
 from encoderlab.data.examples import Example
-from encoderlab.data.formats import Format
-from encoderlab.data.remote import local_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.config_json import default_prompt, modules_left_out, sentence_pooling
 from encoderlab.models import inputs
@@ -20,6 +18,8 @@ from encoderlab.models.model import Model
 from encoderlab.network.config import Pooling
 from encoderlab.system.files import written_whole
 from encoderlab.system.messages import rows_done, say
+from encoderlab.tables.formats import Format
+from encoderlab.tables.remote import local_file
 
 
 def embed(config: EmbedConfig) -> None:

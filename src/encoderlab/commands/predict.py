@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from encoderlab.config.commands import PredictConfig, PredictionFormat, Probabilities
-from encoderlab.data.examples import Example, Split, joined, texts_of
+from encoderlab.data.examples import Example, Split, texts_of
 from encoderlab.errors import SettingError, one_line
 from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.models import inputs
@@ -41,6 +41,7 @@ from encoderlab.models.row_files import (
 from encoderlab.reports import wording
 from encoderlab.reports.predictions import carried_names, cell
 from encoderlab.system.messages import RowsDone, rows_done
+from encoderlab.tables.columns import joined
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import UNLIKE_TRAINING, UNSURE
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from encoderlab.data.dataset import DatasetConfig
-from encoderlab.data.formats import Dialect, Quoting, refuse_other_headers, refuse_unknown
 from encoderlab.data.tokenizer_config import TokenizerConfig
 from encoderlab.errors import SettingError
 from encoderlab.network.config import ModelChoice, ModelConfig
 from encoderlab.settings import CACHE, REQUIRED, check_settings, setting
 from encoderlab.shipped import SHIPPED
 from encoderlab.system.files import expanded
+from encoderlab.tables.formats import Dialect, Quoting, refuse_other_headers, refuse_unknown
 from encoderlab.tasks.task import TaskConfig
 from encoderlab.training.config import Precision, TrainingConfig
 

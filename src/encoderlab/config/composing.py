@@ -34,11 +34,11 @@ from encoderlab.config.earlier_run import EXPERIMENT, EarlierRun, earlier_run
 from encoderlab.config.explaining import errors_explained
 from encoderlab.config.schemas import GROUPS, names_of, register_schemas, to_settings
 from encoderlab.config.typed_texts import as_typed, as_typed_in_files, read_mappings
-from encoderlab.data.formats import is_saved_dataset
-from encoderlab.data.remote import is_url
 from encoderlab.errors import SettingError
 from encoderlab.settings import quote
 from encoderlab.system.messages import say
+from encoderlab.tables.formats import is_saved_dataset
+from encoderlab.tables.remote import is_url
 
 OWN_DATA = {"dataset=files", "dataset=hub"}
 LABELLED_BY_DEFAULT = ("train", "finetune", "data", "baseline")  # commands whose default task has data of its own

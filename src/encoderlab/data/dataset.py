@@ -22,10 +22,10 @@ from encoderlab.errors import DataError, SettingError, closest
 from encoderlab.settings import check_settings, setting
 
 if TYPE_CHECKING:
-    from encoderlab.data.columns import Columns
-    from encoderlab.data.formats import Dialect
-    from encoderlab.data.raw_rows import RawRows
     from encoderlab.network.config import TargetKind
+    from encoderlab.tables.columns import Columns
+    from encoderlab.tables.formats import Dialect
+    from encoderlab.tables.raw_rows import RawRows
 
 
 class Pack(Enum):
@@ -125,7 +125,7 @@ class DatasetConfig(ABC):
     @property
     def file_columns(self) -> Columns:
         """Return the columns that a further file of such rows is expected to have."""
-        from encoderlab.data.columns import USUAL_COLUMNS
+        from encoderlab.tables.columns import USUAL_COLUMNS
 
         return USUAL_COLUMNS
 
@@ -137,7 +137,7 @@ class DatasetConfig(ABC):
     @property
     def dialect(self) -> Dialect:
         """Return how files are read; what it leaves open is decided for each."""
-        from encoderlab.data.formats import Dialect
+        from encoderlab.tables.formats import Dialect
 
         return Dialect()
 
@@ -264,7 +264,7 @@ class ColumnDataset(DatasetConfig):
 
     @property
     def file_columns(self) -> Columns:
-        from encoderlab.data.columns import Columns
+        from encoderlab.tables.columns import Columns
 
         return Columns(self.text, self.text_pair, self.label)
 
@@ -274,7 +274,7 @@ class ColumnDataset(DatasetConfig):
 
     def columns(self, target: TargetKind = "label") -> Columns:
         """Return the columns to read for `target`. Raises SettingError if the settings name others."""
-        from encoderlab.data.columns import Columns
+        from encoderlab.tables.columns import Columns
 
         label_columns = None if self.label is None else self.label_columns
         if label_columns is not None and target != "label_set":
@@ -306,7 +306,8 @@ class ColumnDataset(DatasetConfig):
 
         Raises DataError if a cell holds something else.
         """
-        from encoderlab.data import label_columns, labels
+        from encoderlab.data import labels
+        from encoderlab.tables import label_columns
 
         assert self.label is not None
         stated = [*self.label_names] if self.label_names else []  # names, or the values that a mapping names

@@ -5,20 +5,15 @@ A split knows where each of its rows was read (`Split.where`), so that messages 
 
 from __future__ import annotations
 
-import html
-import mmap
-import re
-import tempfile
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from encoderlab.errors import DataError
+from encoderlab.tables.batches import release_pages
+from encoderlab.tables.markup import without_html
 
 if TYPE_CHECKING:
     import datasets
@@ -28,26 +23,7 @@ if TYPE_CHECKING:
 
     Table = datasets.Dataset | pa.Table
 
-IN_MEMORY = 64 * 2**20  # bytes of rows that stay in memory; more are kept in a mapped file
-JOINT = " | "  # between the columns that make up a text
-
-
-def joined(parts: Iterable[str]) -> str:
-    """Return the text that several columns make up; "" if all of them are blank."""
-    texts = list(parts)
-    return JOINT.join(texts) if any(text.strip() for text in texts) else ""
-
-
 _AT_A_TIME = 1000
-Item = TypeVar("Item")
-# HTML in texts: how it is recognised, and what of it is not shown.
-MARKUP = re.compile("</?[a-zA-Z][^<>]*>|&(?:amp|lt|gt|quot|nbsp|#[0-9]+|#x[0-9a-fA-F]+);")
-_NOT_SHOWN = re.compile(r"<!--.*?-->|<(script|style)\b[^<>]*>.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
-_WITHIN_WORDS = re.compile(
-    r"</?(?:a|abbr|b|bdi|bdo|cite|code|dfn|em|font|i|kbd|mark|q|s|small|span|strong|sub|sup|u|var|wbr)\b[^<>]*>",
-    re.IGNORECASE,
-)
-_TAG = re.compile(r"\s*(?:</?[a-zA-Z][^<>]*>\s*)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +61,6 @@ class WordsExample:
 
 
 Example = TextExample | WordsExample
-
-
-def without_html(text: str) -> str:
-    """Return what a page with this text shows: no tags, comments and scripts, and characters instead of their names.
-
-    Tags that begin a new line or block become a blank. A text without HTML is returned as it is.
-    """
-    if MARKUP.search(text) is None and "<!--" not in text:
-        return text
-    shown = _NOT_SHOWN.sub(" ", text)
-    shown = _WITHIN_WORDS.sub("", shown)
-    shown = _TAG.sub(" ", shown)
-    return html.unescape(shown).replace("\xa0", " ").strip()
 
 
 def texts_of(example: Example) -> tuple[str, ...]:
@@ -146,8 +109,7 @@ class Split:
         tables: Any = self.table.with_format("arrow").iter(size)
         for table in tables:
             yield table
-            for mapping in _mappings:  # pages that were read count as memory of the process until they are given back
-                mapping.madvise(mmap.MADV_DONTNEED)
+            release_pages()
 
     def of_texts(self) -> Iterator[TextExample]:
         """Yield the examples of a split that holds texts."""
@@ -244,63 +206,3 @@ def _words_example(row: dict[str, Any]) -> WordsExample:
 def _text_example(row: dict[str, Any]) -> TextExample:
     label = row.get("label")
     return TextExample(row["text"], row.get("text_pair"), tuple(label) if isinstance(label, list) else label)
-
-
-_mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()  # of the files with many rows
-
-
-def stored(batches: Iterable[pa.RecordBatch], folder: Path | None) -> pa.Table:
-    """Return batches of one schema as a table: in memory up to `IN_MEMORY` bytes, beyond that in a mapped file.
-
-    The file is in `folder` (None: everything stays in memory) and has no name, so it is gone when nothing reads it any
-    more, even if the process is killed. Raises DataError if the folder cannot hold the rows, or if there are none.
-    """
-    import pyarrow as pa
-
-    iterator = iter(batches)
-    first = []
-    n_bytes = 0
-    for batch in iterator:
-        first.append(batch)
-        n_bytes += batch.nbytes
-        if n_bytes > IN_MEMORY and folder is not None:
-            break
-    if n_bytes <= IN_MEMORY or folder is None:
-        return pa.Table.from_batches(first)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:
-            with pa.ipc.new_stream(file, first[0].schema) as stream:
-                while first:
-                    stream.write_batch(first.pop(0))
-                for batch in iterator:
-                    stream.write_batch(batch)
-            file.flush()
-            mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        problem = f"The cache folder {folder} cannot hold the rows: {error.strerror or error}"
-        raise DataError(problem, remedy="Free some space there, or set cache_dir to another folder") from error
-    _mappings.add(mapping)
-    return pa.ipc.open_stream(pa.py_buffer(mapping)).read_all()
-
-
-def in_lists(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
-    """Yield the items in lists of `most`, the last one shorter."""
-    yield from grouped(items, lambda _: 1, most)
-
-
-def grouped(
-    items: Iterable[Item], size_of: Callable[[Item], int], largest: int, most: int | None = None
-) -> Iterator[list[Item]]:
-    """Yield the items in lists that end with the item that brings their size to `largest`, or with the `most`th."""
-    group: list[Item] = []
-    size = 0
-    for item in items:
-        group.append(item)
-        size += size_of(item)
-        if size >= largest or len(group) == most:
-            yield group
-            group = []
-            size = 0
-    if group:
-        yield group

@@ -10,21 +10,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from encoderlab.data import formats
 from encoderlab.data.data import Data
 from encoderlab.data.dataset import MAIN_SPLITS, ColumnDataset, DatasetConfig
 from encoderlab.data.documents import Documents, DocumentStream, StreamSettings, paragraphs, stream_of_files
-from encoderlab.data.examples import Split, without_html
-from encoderlab.data.formats import Dialect, Format, OnMissing, Quoting, format_of, saved_splits
-from encoderlab.data.remote import is_url, source_of, without_query
+from encoderlab.data.examples import Split
 from encoderlab.errors import DataError, SettingError
 from encoderlab.settings import setting, typed, typed_list
 from encoderlab.system.messages import say, say_once
+from encoderlab.tables import formats
+from encoderlab.tables.formats import Dialect, Format, OnMissing, Quoting, format_of, saved_splits
+from encoderlab.tables.markup import without_html
+from encoderlab.tables.remote import is_url, source_of, without_query
 
 if TYPE_CHECKING:
-    from encoderlab.data.columns import Columns
-    from encoderlab.data.raw_rows import RawRows
     from encoderlab.network.config import TargetKind
+    from encoderlab.tables.columns import Columns
+    from encoderlab.tables.raw_rows import RawRows
 
 _END = 2**16  # bytes
 _ROWS_LOOKED_AT = 200  # to tell texts from other columns
@@ -129,9 +130,9 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
     def read(self, cache_dir: Path, target: TargetKind = "label") -> Data:
         """Read the files; of them only copies of URLs outlast the process in `cache_dir`."""
-        from encoderlab.data.columns import MissingColumnError
         from encoderlab.data.guesses import guessed_columns
         from encoderlab.data.labels import labelled_rows
+        from encoderlab.tables.columns import MissingColumnError
 
         files = self._files(cache_dir, labelled=True)
         if target == "words" and self.format is Format.auto and self._has_word_per_line(files["train"]):
@@ -165,8 +166,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
     def _reading(self, path: Path, rows: RawRows, target: TargetKind, labels: dict[str, Any]) -> dict[str, Any]:
         """Return how the first training file is read, given what its `labels` decided."""
-        from encoderlab.data.columns import CARRIED
-        from encoderlab.data.reading import reading_of
+        from encoderlab.tables.columns import CARRIED
+        from encoderlab.tables.reading import reading_of
 
         carried = [name.removeprefix(CARRIED) for name in rows.table.column_names if name.startswith(CARRIED)]
         decided = labels | {"no_answer": self.no_answer or []}
@@ -175,8 +176,8 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
     def _has_word_per_line(self, paths: list[Path]) -> bool:
         """Return whether files are CoNLL's by another name, such as .tsv, and say so. DataError for those of brat."""
-        from encoderlab.data.foreign_exports import refuse_brat
-        from encoderlab.data.word_files import has_word_per_line
+        from encoderlab.tables.foreign_exports import refuse_brat
+        from encoderlab.tables.word_files import has_word_per_line
 
         for path in paths:
             refuse_brat(path)
@@ -194,7 +195,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
         Raises DataError if several sheets of a workbook have them, MissingColumnError if none has.
         """
-        from encoderlab.data.workbooks import quoted, sheet_names, sheet_of
+        from encoderlab.tables.workbooks import quoted, sheet_names, sheet_of
 
         titles = []
         others: list[str] = []
@@ -212,11 +213,11 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
     def _rows_of(self, files: dict[str, list[Path]], columns: Columns, cache_dir: Path) -> dict[str, RawRows]:
         """Return the rows of each split. Raises DataError if one has no label, but is to have one."""
-        from encoderlab.data.columns import MissingColumnError
-        from encoderlab.data.label_columns import without_codes, without_labels
         from encoderlab.data.labels import refuse_missing_labels, with_unknown_labels
-        from encoderlab.data.raw_rows import concatenated
-        from encoderlab.data.tables import read_table
+        from encoderlab.tables.columns import MissingColumnError
+        from encoderlab.tables.label_columns import without_codes, without_labels
+        from encoderlab.tables.raw_rows import concatenated
+        from encoderlab.tables.readers import read_table
 
         by_name = {}
         for name, paths in files.items():
@@ -259,7 +260,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
     def _documents(self, path: Path) -> Iterator[list[str]]:
         """Yield the documents of a file, each as the list of its paragraphs; in a table, each row is one."""
-        from encoderlab.data.tables import read_batches
+        from encoderlab.tables.readers import read_batches
 
         columns = self._document_columns(others=False)
         for _, arrays in read_batches(path, format_of(path, self.format), columns, self.dialect):
@@ -280,7 +281,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
         return self.build_splits(rows, _origin(files))
 
     def _document_columns(self, *, others: bool, one_per_line: bool = False) -> Columns:
-        from encoderlab.data.columns import Columns
+        from encoderlab.tables.columns import Columns
 
         return Columns(
             self.text,
@@ -341,8 +342,8 @@ def _files_of_saved(folder: Path, splits: Sequence[str]) -> dict[str, list[Path]
 
 def _name_texts_not_read(rows: RawRows, text: str, path: Path) -> None:
     """Say on standard error which other columns hold texts, and how they are read."""
-    from encoderlab.data.columns import CARRIED, texts_not_read
     from encoderlab.data.guesses import as_cell
+    from encoderlab.tables.columns import CARRIED, texts_not_read
 
     head = rows.table.slice(0, _ROWS_LOOKED_AT)
     columns = {}
@@ -382,7 +383,7 @@ def _origin(files: dict[str, list[Path]]) -> dict[str, Any]:
 
 def format_of_texts(path: Path, encoding: str, *, words: bool) -> Format:
     """Return the format of a file of new texts, CoNLL's if its `words` stand in a line each, which is said."""
-    from encoderlab.data.word_files import has_word_per_line
+    from encoderlab.tables.word_files import has_word_per_line
 
     kind = format_of(path)
     if words and has_word_per_line(path, kind, encoding):
@@ -405,10 +406,10 @@ def read_unlabelled(
     `words` asks for sequences of words: lists of them as they are, texts split at white space. In a .txt file each line
     is a text, blank lines too. Raises DataError that names the settings of `predict`.
     """
-    from encoderlab.data.columns import Columns
     from encoderlab.data.labels import as_split
-    from encoderlab.data.raw_rows import is_list
-    from encoderlab.data.tables import read_table
+    from encoderlab.tables.columns import Columns
+    from encoderlab.tables.raw_rows import is_list
+    from encoderlab.tables.readers import read_table
 
     dialect = dialect or Dialect()
     kind = format_of_texts(path, dialect.encoding, words=words)

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from encoderlab.data.columns import Columns, described, guess_label, guess_text
-from encoderlab.data.formats import Dialect, Format
 from encoderlab.errors import DataError
 from encoderlab.system.messages import say
+from encoderlab.tables.columns import Columns, described, guess_label, guess_text
+from encoderlab.tables.formats import Dialect, Format
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +47,7 @@ def guessed_columns(
 
 def _guessed_words(dataset: ColumnDataset, path: Path, kind: Format, error: DataError) -> dict[str, str]:
     """Return the columns of words and of their labels that stand for the defaults of `text` and `label`."""
-    from encoderlab.data.word_files import guess_words
+    from encoderlab.tables.word_files import guess_words
 
     arrays = first_arrays(path, kind, dataset.dialect, of_words=True)
     lacks_text = dataset.text not in arrays
@@ -61,7 +61,7 @@ def _guessed_words(dataset: ColumnDataset, path: Path, kind: Format, error: Data
 
 def _guessed_sheet(dataset: ColumnDataset, path: Path, target: TargetKind, error: DataError) -> dict[str, str]:
     """Return the only sheet in which columns can be guessed (unless the workbook has one sheet), and these."""
-    from encoderlab.data.workbooks import quoted, sheet_names
+    from encoderlab.tables.workbooks import quoted, sheet_names
 
     sheets = sheet_names(path)
     by_sheet: dict[str, dict[str, str]] = {}
@@ -132,7 +132,7 @@ def first_arrays(
     path: Path, kind: Format, dialect: Dialect, setting: str = "dataset.{}", *, of_words: bool = False
 ) -> dict[str, pa.Array]:
     """Return the first cells of each column of a file (`of_words`: also lists of them); see `first_cells`."""
-    from encoderlab.data.tables import read_batches
+    from encoderlab.tables.readers import read_batches
 
     named = ()
     if of_words and kind is Format.parquet:

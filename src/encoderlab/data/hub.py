@@ -23,9 +23,9 @@ from encoderlab.settings import REQUIRED, setting
 if TYPE_CHECKING:
     import datasets
 
-    from encoderlab.data.columns import Columns
-    from encoderlab.data.raw_rows import RawRows
     from encoderlab.network.config import TargetKind
+    from encoderlab.tables.columns import Columns
+    from encoderlab.tables.raw_rows import RawRows
 
 logger = logging.getLogger(__name__)
 _HIDDEN = "-1"  # an unknown label, as in the test splits of GLUE
@@ -59,7 +59,7 @@ class HubDataset(ColumnDataset):
         import pyarrow.compute as pc
         from datasets import config
 
-        from encoderlab.data.raw_rows import flat, mapped
+        from encoderlab.tables.raw_rows import flat, mapped
 
         reachable = hub_answers(config.HF_ENDPOINT)
         with self.hub_errors_explained(reachable=reachable), nullcontext() if reachable else no_requests():
@@ -127,9 +127,9 @@ class HubDataset(ColumnDataset):
         """Return the rows of a split; texts stay where the hub's cache has them, mapped from a file."""
         import pyarrow as pa
 
-        from encoderlab.data.checks import checked
-        from encoderlab.data.columns import CARRIED
-        from encoderlab.data.raw_rows import RawRows, is_single, plain
+        from encoderlab.tables.checks import checked
+        from encoderlab.tables.columns import CARRIED
+        from encoderlab.tables.raw_rows import RawRows, is_single, plain
 
         if name not in whole:
             main = split in MAIN_SPLITS

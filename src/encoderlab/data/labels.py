@@ -12,17 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from encoderlab.data.checks import missing
-from encoderlab.data.columns import CARRIED, are_numbers, has_decimal_commas, is_number, listed, number_with_comma
 from encoderlab.data.examples import Split
-from encoderlab.data.label_cells import NOT_IN_NAMES, SEPARATORS
-from encoderlab.data.label_columns import file_of
-from encoderlab.data.raw_rows import RawRows, flat, is_list, mapped
-from encoderlab.data.spellings import codes_among_numbers
 from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics.entities import EntityLabels, entity_labels, repaired
 from encoderlab.settings import typed_list
 from encoderlab.system.messages import say
+from encoderlab.tables.checks import missing
+from encoderlab.tables.columns import CARRIED, are_numbers, has_decimal_commas, is_number, listed, number_with_comma
+from encoderlab.tables.label_cells import NOT_IN_NAMES, SEPARATORS
+from encoderlab.tables.label_columns import file_of
+from encoderlab.tables.raw_rows import RawRows, flat, is_list, mapped
+from encoderlab.tables.spellings import codes_among_numbers
 
 _FRACTION = re.compile(r"\s*[+-]?[0-9]*[.,][0-9]*[1-9][0-9]*\s*")
 _THOUSANDS = re.compile(r"\s*[+-]?[0-9]{1,3},[0-9]{3}\s*")

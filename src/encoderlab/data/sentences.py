@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from encoderlab.data.examples import grouped
 from encoderlab.data.token_store import Block, id_type
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import SettingError
 from encoderlab.system.messages import say
+from encoderlab.tables.batches import grouped
 
 if TYPE_CHECKING:
     from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer

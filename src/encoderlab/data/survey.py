@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from encoderlab.data.examples import MARKUP, Split, text_of
+from encoderlab.data.examples import Split, text_of
+from encoderlab.tables.markup import MARKUP
 
 _BATCH = 10_000
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio, odd: multiplying by it loses nothing

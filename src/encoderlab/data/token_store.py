@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from encoderlab.data.examples import in_lists
 from encoderlab.errors import DataError
 from encoderlab.system.files import MANIFEST, atomic_write, differing_files, write_manifest
 from encoderlab.system.messages import progress_bar
+from encoderlab.tables.batches import in_lists
 
 if TYPE_CHECKING:
     from encoderlab.data.examples import Example, Split, WordsExample

@@ -25,10 +25,11 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from encoderlab.data.examples import Example, in_lists, texts_of
+from encoderlab.data.examples import Example, texts_of
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.exchange.weights import read_config, read_weights
 from encoderlab.metrics.pooling import pooled
+from encoderlab.tables.batches import in_lists
 from encoderlab.tasks.task import Task
 
 if TYPE_CHECKING:

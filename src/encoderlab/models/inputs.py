@@ -13,13 +13,14 @@ from typing import Any, TypeVar
 
 from encoderlab.config.commands import EmbedConfig, InputConfig, PredictConfig, RunConfig
 from encoderlab.data.data import Data
-from encoderlab.data.examples import Example, TextExample, WordsExample, grouped, text_of
+from encoderlab.data.examples import Example, TextExample, WordsExample, text_of
 from encoderlab.data.files import format_of_texts, read_unlabelled
-from encoderlab.data.formats import WITHOUT_COLUMNS, Dialect, Format, encoding_of, is_saved_dataset, text_lines
-from encoderlab.data.remote import local_file
 from encoderlab.errors import DataError, SettingError
 from encoderlab.models.model import Model
 from encoderlab.system.messages import say, unsaid
+from encoderlab.tables.batches import grouped
+from encoderlab.tables.formats import WITHOUT_COLUMNS, Dialect, Format, encoding_of, is_saved_dataset, text_lines
+from encoderlab.tables.remote import local_file
 
 # Rows are sorted by length in chunks of this many, or of fewer long ones: enough for batches without padding (with
 # 16,384 phrases of film reviews 1% is padding, with 4,096 it is 3%), and memory does not grow with the input.
@@ -105,8 +106,8 @@ def _decided(path: Path, text: Any, text_pair: str | None, dialect: Dialect, *, 
 
 def _sheet(path: Path, text: str | Sequence[str]) -> str:
     """Return the only sheet of a workbook, or the only one with the column of texts. Raises DataError in doubt."""
-    from encoderlab.data.columns import Columns
-    from encoderlab.data.workbooks import sheet_names, sheet_of
+    from encoderlab.tables.columns import Columns
+    from encoderlab.tables.workbooks import sheet_names, sheet_of
 
     sheets = sheet_names(path)
     return sheets[0] if len(sheets) == 1 else sheet_of(path, None, Columns(text, setting="{}_column"))
@@ -114,7 +115,7 @@ def _sheet(path: Path, text: str | Sequence[str]) -> str:
 
 def _text_column(path: Path, trained: str | Sequence[str], cells: Mapping[str, Sequence[str]]) -> str | Sequence[str]:
     """Return the columns that texts were `trained` on, or the one that is guessed if the file lacks them."""
-    from encoderlab.data.columns import guess_text
+    from encoderlab.tables.columns import guess_text
 
     parts = [trained] if isinstance(trained, str) else trained
     if {*parts} <= {*cells}:

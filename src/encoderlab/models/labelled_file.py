@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from encoderlab.config.commands import EvalConfig
-from encoderlab.data.columns import guess_label, guess_text, listed_names
 from encoderlab.data.data import Data
 from encoderlab.data.dataset import ColumnDataset, DatasetConfig
 from encoderlab.data.files import FilesDataset
-from encoderlab.data.formats import WITHOUT_COLUMNS, Format, format_of, paths_of
 from encoderlab.data.guesses import first_arrays, first_cells
-from encoderlab.data.workbooks import sheet_names, sheet_of
 from encoderlab.errors import DataError, closest
 from encoderlab.models.model import Model
 from encoderlab.settings import typed
 from encoderlab.system.messages import say
+from encoderlab.tables.columns import guess_label, guess_text, listed_names
+from encoderlab.tables.formats import WITHOUT_COLUMNS, Format, format_of, paths_of
+from encoderlab.tables.workbooks import sheet_names, sheet_of
 
 Cells = Mapping[str, Sequence[str]]  # the first cells of each column
 

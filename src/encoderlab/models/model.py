@@ -41,9 +41,9 @@ from encoderlab.training.evaluation import evaluate, predict_batches
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from encoderlab.data.columns import Columns
     from encoderlab.data.data import Data
-    from encoderlab.data.formats import Dialect
+    from encoderlab.tables.columns import Columns
+    from encoderlab.tables.formats import Dialect
 
 UNASSIGNED = Compute(torch.device("cpu"), torch.float32, 1, "not used yet")  # until a command chooses a device
 POOLINGS = {VectorPooling.cls: ClsPool(), VectorPooling.mean: MeanPool(), VectorPooling.max: MaxPool()}
@@ -146,7 +146,7 @@ class Model:
     @property
     def file_columns(self) -> Columns:
         """Return the columns that a file of new texts is expected to have."""
-        from encoderlab.data.columns import USUAL_COLUMNS
+        from encoderlab.tables.columns import USUAL_COLUMNS
 
         trained: DatasetConfig | None = self.config.dataset
         return USUAL_COLUMNS if trained is None else trained.file_columns
@@ -154,7 +154,7 @@ class Model:
     @property
     def file_dialect(self) -> Dialect:
         """Return how files of new texts are read; what it leaves open is decided for each."""
-        from encoderlab.data.formats import Dialect
+        from encoderlab.tables.formats import Dialect
 
         trained: DatasetConfig | None = self.config.dataset
         return Dialect() if trained is None else trained.dialect

@@ -24,7 +24,6 @@ from encoderlab.config.commands import DistillConfig, OpenRunConfig, RunConfig, 
 from encoderlab.data.data import Data
 from encoderlab.data.documents import Documents
 from encoderlab.data.examples import Example, TextExample
-from encoderlab.data.remote import local_file
 from encoderlab.data.token_store import tokenize_examples
 from encoderlab.errors import DataError, SettingError
 from encoderlab.models.branch import BRANCH_FILES
@@ -48,6 +47,7 @@ from encoderlab.settings import required_setting
 from encoderlab.system.device import Compute
 from encoderlab.system.files import sha256_of
 from encoderlab.system.processes import Processes
+from encoderlab.tables.remote import local_file
 from encoderlab.tasks.rows import ExampleRows, TaughtRows, followed_by
 from encoderlab.tasks.vectors import TeacherVectors
 from encoderlab.training.batches import Rows

@@ -14,12 +14,9 @@ from encoderlab.apps.drift.report import changed_most, show_drift, show_rows
 from encoderlab.apps.drift.settings import DataConfig
 from encoderlab.config.commands import InputConfig, OpenRunConfig, TableFormat
 from encoderlab.data.data import Data
-from encoderlab.data.examples import Example, Split, WordsExample, in_lists, text_of
+from encoderlab.data.examples import Example, Split, WordsExample, text_of
 from encoderlab.data.files import FilesDataset
-from encoderlab.data.formats import Format, format_of
 from encoderlab.data.guesses import first_cells
-from encoderlab.data.reading import Reading
-from encoderlab.data.remote import is_url
 from encoderlab.data.survey import Oddity, odd_rows
 from encoderlab.data.token_store import lengths_of, tokenize_examples
 from encoderlab.data.tokenizers import Tokenizer
@@ -31,6 +28,10 @@ from encoderlab.runs.load_data import TextTokens
 from encoderlab.runs.settle import Facts, settle_length
 from encoderlab.system.files import written_whole
 from encoderlab.system.messages import as_named
+from encoderlab.tables.batches import in_lists
+from encoderlab.tables.formats import Format, format_of
+from encoderlab.tables.reading import Reading
+from encoderlab.tables.remote import is_url
 from encoderlab.tasks.task import Task
 
 COUNTED_ROWS = 100_000  # per split, spread evenly, to count tokens of: more would not change the numbers shown

@@ -34,7 +34,6 @@ from encoderlab.apps.labelling.selection import fitted
 from encoderlab.apps.labelling.settings import LabelConfig
 from encoderlab.config.commands import PredictionFormat
 from encoderlab.data.examples import texts_of
-from encoderlab.data.remote import is_url, name_of
 from encoderlab.errors import SettingError, UserError, one_line
 from encoderlab.models.row_files import ENDINGS, format_by_name
 from encoderlab.reports.blocks import render
@@ -43,6 +42,7 @@ from encoderlab.shipped import SHIPPED
 from encoderlab.system import http_service as http
 from encoderlab.system.device import hold_little_memory, return_freed_memory
 from encoderlab.system.http_service import HTMLResponse, HTTPException, JSONResponse, Request, Route, Starlette
+from encoderlab.tables.remote import is_url, name_of
 
 TEMPLATES = Path(__file__).with_name("templates")
 MOST_LETTERS = 100  # of a label, and of the name of a window

@@ -16,15 +16,15 @@ from encoderlab.apps.labelling.selection import UNLABELLED, Chosen
 from encoderlab.apps.labelling.settings import PoolConfig
 from encoderlab.data.examples import Split, key_of
 from encoderlab.data.files import read_unlabelled
-from encoderlab.data.formats import Format, format_of, paths_of
-from encoderlab.data.label_cells import name_of
-from encoderlab.data.remote import local_file
 from encoderlab.data.selected import SELECTED, Reason
 from encoderlab.errors import DataError, SettingError
 from encoderlab.models import inputs
 from encoderlab.models.model import Model, is_blank
 from encoderlab.models.row_files import Row, Types, types_of
 from encoderlab.reports.predictions import carried_names, cell
+from encoderlab.tables.formats import Format, format_of, paths_of
+from encoderlab.tables.label_cells import name_of
+from encoderlab.tables.remote import local_file
 
 _ROWS_AT_A_TIME = 1000
 _WITH_OBJECTS = (Format.json, Format.jsonl, Format.parquet, Format.arrow)
@@ -150,7 +150,7 @@ def _read_file(path: Path, config: PoolConfig, model: Model, *, labelled: bool =
 
 def _label_column(path: Path, cells: Mapping[str, Sequence[str]], config: PoolConfig, model: Model) -> str:
     """Return the column of labels, perhaps a new one: set, as trained, `label`, or the only one with such a name."""
-    from encoderlab.data.columns import named_as_labels
+    from encoderlab.tables.columns import named_as_labels
 
     if config.label_column is not None:
         return config.label_column

@@ -26,7 +26,6 @@ from encoderlab.apps.labelling.settings import PoolConfig, RowsWritten, SelectCo
 from encoderlab.apps.labelling.tools import TOOLS
 from encoderlab.batch import Batch, Prediction
 from encoderlab.config.commands import PredictionFormat
-from encoderlab.data.columns import listed
 from encoderlab.data.selected import FEW_RANDOM, SELECTED, Reason
 from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.models.folder import open_model
@@ -42,6 +41,7 @@ from encoderlab.models.row_files import (
     without_formulas,
 )
 from encoderlab.reports.wording import counted, interval, score
+from encoderlab.tables.columns import listed
 
 SHOWN_LABELS = 10
 SHOWN_LINES = 5

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from encoderlab.apps.labelling.settings import SelectFormat
-from encoderlab.data.examples import joined
 from encoderlab.models.row_files import Row
 from encoderlab.reports.predictions import in_json
+from encoderlab.tables.columns import joined
 
 
 def _write_label_studio(file: TextIO, rows: Iterator[Row], text_columns: Sequence[str]) -> None:

@@ -15,8 +15,6 @@ from typing import Any
 
 from encoderlab.apps.serving.service_metrics import CONTENT_TYPE, ServiceMetrics
 from encoderlab.apps.serving.settings import ServeConfig
-from encoderlab.data.columns import Columns
-from encoderlab.data.examples import joined
 from encoderlab.errors import UserError
 from encoderlab.models.folder import model_folder, open_model
 from encoderlab.models.model import Model
@@ -35,6 +33,7 @@ from encoderlab.system.http_service import (
     Route,
     Starlette,
 )
+from encoderlab.tables.columns import Columns, joined
 from encoderlab.tasks.task import Abstention, RowPrediction
 
 TEMPLATES = Path(__file__).with_name("templates")
