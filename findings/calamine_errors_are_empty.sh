@@ -2,7 +2,7 @@
 # Version: python-calamine 0.9.1, XlsxWriter 3.3.1
 # Guess: a cell with an error, such as #N/A of a lookup that found nothing, comes as a value that says so.
 # Seen: it comes as the empty text, the same as a blank cell. Rows whose label could not be looked up seem to have none.
-# Here: data/xlsx_parts.py finds these cells, and data/workbooks.py names the error and the row; tests/data/test_workbook_cells.py.
+# Here: tables/xlsx_parts.py finds these cells, and tables/workbooks.py names the error and the row; tests/tables/test_workbook_cells.py.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

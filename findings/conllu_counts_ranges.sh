@@ -3,7 +3,7 @@
 # Guess: the length of a parsed CoNLL-U sentence is its number of syntactic words.
 # Seen: it counts multiword tokens (1-2) and empty nodes (2.1) too, with a tuple as their id. Four "words" stand for two, and
 #       a list of UPOS made of all of them has `_` as a class.
-# Here: data/conll_layout.py leaves both out and a line counts them; tests/data/test_conll_files.py.
+# Here: tables/conll_layout.py leaves both out and a line counts them; tests/tables/test_conll_files.py.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

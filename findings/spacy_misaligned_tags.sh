@@ -3,7 +3,7 @@
 # Guess: offsets_to_biluo_tags raises an error for an entity that ends within a word.
 # Seen: it gives that word the tag `-`, with a warning on standard error. A file of such tags has a class `-`, and is no valid
 #       BILUO: a scorer that goes by the prefixes counts words instead of entities.
-# Here: data/labels.py reads - as O beside tags of entities, and says so; tests/data/test_conll_files.py.
+# Here: data/labels.py reads - as O beside tags of entities, and says so; tests/tables/test_conll_files.py.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

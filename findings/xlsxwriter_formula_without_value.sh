@@ -3,8 +3,8 @@
 # Guess: a formula that is written without a value has no value in the file, as openpyxl writes it.
 # Seen: XlsxWriter writes the value 0. Whatever reads values finds the class 0.0 in each row of a column of such labels, where
 #       the file of openpyxl has none.
-# Here: data/xlsx_parts.py takes a column whose formulas are all 0 as not calculated, and such labels are refused;
-#       tests/data/test_workbook_cells.py.
+# Here: tables/xlsx_parts.py takes a column whose formulas are all 0 as not calculated, and such labels are refused;
+#       tests/tables/test_workbook_cells.py.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
