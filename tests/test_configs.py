@@ -77,6 +77,8 @@ def test_every_other_command_composes(command):
 def test_a_task_brings_its_dataset_and_tokenizer_and_both_can_be_overridden():
     assert type(composed("task=sst2").dataset).__name__ == "HubDataset"
     assert type(composed("task=brackets").tokenizer).__name__ == "SymbolsConfig"
+    for line in ("task=brackets", "experiment=notebook_sst2", "experiment=sst2"):
+        assert composed(line).task.linear_weight == 0, "what an encoder learns is the point"
     assert type(composed("task=brackets", "tokenizer=wordpiece").tokenizer).__name__ == "WordPieceConfig"
     assert type(composed("task=sst2", "dataset=files", "dataset.path=x.csv").dataset).__name__ == "FilesDataset"
     assert type(composed("experiment=notebook_reverse").tokenizer).__name__ == "SymbolsConfig"

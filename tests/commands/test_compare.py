@@ -334,6 +334,14 @@ def test_a_table_replaces_no_file_unless_it_may(command, grid):
     assert "learning_rate" in Path("t.md").read_text()
 
 
+def test_a_linear_model_that_a_score_includes_is_told_with_the_networks_own_score(command):
+    runs = [finished(f"run{n}", settings={"model.n_layers": n + 1}) for n in range(2)]
+    path = Path(runs[0]) / "report.json"
+    branch = {"weight": 0.8, "score": "accuracy", "splits": {"test": {"network": 0.4567}}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"linear_branch": branch}))
+    assert any("1 run" in note and "0.457" in note for note in compared(command, *runs)["notes"])
+
+
 def test_what_differs_though_nobody_typed_it_is_listed(command, capsys):
     runs = [
         finished(

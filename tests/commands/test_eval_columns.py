@@ -1,6 +1,7 @@
 """The columns of a file that a run is scored on: those of its training rows, or others, and then what differs is said."""
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,19 @@ def test_the_columns_of_the_training_rows_are_read_before_those_of_usual_names(c
     assert any("'review'" in note and "'stars'" in note for note in report["notes"])
     command("eval", f"run={reviews}", "dataset.path=new.csv", "dataset.text=text", "run_dir=named")
     assert any("'text'" in note for note in report_of(tmp_path / "named")["notes"])
+
+
+def test_the_columns_by_which_the_run_was_scored_are_those_of_the_file_too(command, reviews, tmp_path):
+    channel = {"channel": lambda n: ("mail", "phone")[n // 2 % 2]}
+    write_rows("by.csv", ["review", "stars", "channel"], 60, **channel)
+    data = ("task=classification", "dataset=files", "dataset.path=by.csv", "dataset.text=review", "dataset.label=stars")
+    command("train", *data, "dataset.slices=[channel]", *SHORT, "run_dir=by")
+    write_rows("next.csv", ["review", "stars", "channel"], **channel)
+    command("eval", "run=by", "dataset.path=next.csv", "run_dir=scored")
+    assert "channel" in json.dumps(report_of(tmp_path / "scored")["slices"])
+    write_rows("without.csv", ["review", "stars"])
+    command("eval", "run=by", "dataset.path=without.csv", "run_dir=plain")
+    assert "slices" not in report_of(tmp_path / "plain")
 
 
 def test_a_file_with_other_columns_is_read_by_the_labels_the_model_knows(command, reviews, tmp_path):

@@ -119,6 +119,7 @@ def test_a_length_that_has_passed_ends_the_run(command, stopped):
     command("train", "resume=run", "training.steps=4")
     assert [line["step"] for line in journal_of("run")][-1] == 5
     assert report("run")["checkpoint"]["step"] in (4, 5)
+    assert any("training.steps=4 (before: 9)" in note for note in report("run")["notes"])
 
 
 @pytest.mark.slow

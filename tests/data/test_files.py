@@ -434,3 +434,10 @@ def test_the_windows_of_excel_and_semicolons_are_read(tmp_path, capsys):
     assert rows_of(dataset(tmp_path, "b.csv", content).load(tmp_path)) == [("caf\xe9, noir", 0), ("y", 1)]
     assert rows_of(dataset(tmp_path, "b.csv", content).load(tmp_path)) == [("caf\xe9, noir", 0), ("y", 1)]
     assert capsys.readouterr().err.count("Windows-1252") == 1, "however often the file is read"
+
+
+def test_columns_typed_without_brackets_are_offered_with_them(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("subject,body,label\nlate,a parcel,a\ndear,a bill,b\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"'dataset\.text=\[subject,body\]'"):
+        FilesDataset(path=str(path), text="subject,body").load(tmp_path / "cache", "label")

@@ -38,7 +38,6 @@ from encoderlab.models.row_files import (
     types_of,
     without_formulas,
 )
-from encoderlab.reports import wording
 from encoderlab.reports.predictions import carried_names, cell
 from encoderlab.system.messages import RowsDone, rows_done
 from encoderlab.tables.columns import joined
@@ -86,8 +85,10 @@ def predict(config: PredictConfig) -> None:
             WRITERS[form](file, rows, types, EMPTY)
     if counted["unseen"]:
         longest_row = model.origin.longest_row
-        words = f"{counted['unseen']:,} of {wording.counted(counted['rows'], 'row')} are much longer than any that the"
-        trained = f"model was trained on ({longest_row:,} tokens), so their probabilities mean little"
+        is_one = counted["rows"] == 1
+        words = "This row is" if is_one else f"{counted['unseen']:,} of {counted['rows']:,} rows are"
+        words += " much longer than any that the model was trained on"
+        trained = f"({longest_row:,} tokens), so little is known of how right its answers are there"
         print(f"encoderlab: {words} {trained}", file=sys.stderr)
     if config.output is not None:
         cut = f"; {counted['truncated']:,} truncated to {model.task.limit}" if counted["truncated"] else ""

@@ -65,6 +65,8 @@ def as_trained(config: EvalConfig, model: Model) -> tuple[DatasetConfig | None, 
         chosen, different = _label(path, trained, others, model)
         columns |= chosen
         notes += different
+    if dataset.slices is None and "dataset.slices" not in named and trained.slices is not None:
+        columns["slices"] = [name for name in trained.slices if name in cells] or None
     for note in notes:
         say(note)
     return replace(dataset, sheet=sheet, **columns), notes
@@ -77,7 +79,7 @@ def reading_note(data: Data) -> str:
         return ""
     texts = " and ".join(map(repr, [*reading["texts"], *filter(None, [reading.get("text_pair")])]))
     labels = f", labels from {reading['label']!r}" if "label" in reading else ""
-    return f"Of {Path(reading['file']).name}, texts are read from {texts}{labels}"
+    return f"Texts of {Path(reading['file']).name} are read from {texts}{labels}"
 
 
 def _sheet(dataset: FilesDataset, trained: ColumnDataset, path: Path, kind: Format) -> str | None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 import torch
 
@@ -18,6 +21,8 @@ from encoderlab.system.device import PRECISION_NAMES
 from encoderlab.system.processes import Processes
 from encoderlab.training.config import Optimizer, Precision
 from encoderlab.training.distribution import is_sharded
+
+LENGTHS = ("steps", "epochs", "budget")  # of training
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,27 @@ class RequestedRun:
         was_open = record.composed.get("training", {}).get("accumulate") is None
         if was_open and record.settings["training"]["accumulate"] == accumulate:
             accumulate = None
-        return cls(config, record, threads, precision, accumulate, record.environment.get("notes"))
+
+        # The report says what was decided, and where the length has changed since.
+        lengths = [{name: settled["training"].get(name) for name in LENGTHS} for settled in record.settled]
+        now = {name: getattr(training, name) for name in LENGTHS}
+        for note in changes_of_length([*lengths[-1:], now]):
+            print(note, file=sys.stderr)
+        notes = [*record.environment.get("notes", []), *changes_of_length([*lengths, now])]
+        return cls(config, record, threads, precision, accumulate, notes or None)
+
+
+def changes_of_length(lengths: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a note for each time that a run was resumed with another length than before, in their order."""
+    notes = []
+    for before, after in pairwise(lengths):
+        changed = [
+            f"training.{name}={after[name]} (before: {before[name]})" for name in after if after[name] != before[name]
+        ]
+        if changed:
+            schedule = "the learning rate follows the schedule of the new length from there on"
+            notes.append(f"Resumed with another length, {', '.join(changed)}: {schedule}")
+    return notes
 
 
 def requested_run(config: RunConfig, processes: Processes, explicit: Collection[str] | None = None) -> RequestedRun:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from encoderlab.errors import DataError, closest
-from encoderlab.settings import typed, typed_list
+from encoderlab.settings import typed, typed_list, typed_value
 from encoderlab.system.messages import say_once
 
 if TYPE_CHECKING:
@@ -87,6 +87,9 @@ class Columns:
                 remedy = f"Set {typed(self.setting.format(setting), near or 'COLUMN')}"
                 if not near and any(len(other) > _LONGEST_NAME for other in existing):
                     remedy += ". If these are not column names, add a first line with the names"
+                parts = [part.strip() for part in name.split(",")]
+                if setting == "text" and len(parts) > 1 and all(part in names for part in parts):
+                    remedy = f"Set {typed_value(self.setting.format(setting), parts)}"
                 problem = f"{where} has no column {name!r}"
                 raise MissingColumnError(problem, allowed=listed_names(existing), remedy=remedy, setting=setting)
             may_repeat = gathers and self.target == "label_set" and setting == "label"

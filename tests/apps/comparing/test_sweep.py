@@ -61,6 +61,16 @@ def test_the_line_that_repeats_a_job_has_what_the_sweep_set(sweep, command):
     assert "training.measure=false" in (run / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("varied", "weight"), [("model.n_layers=1,2", 0), ("seed=1,2", None)])
+def test_jobs_that_differ_in_the_network_have_no_linear_model_beside_it(command, varied, weight):
+    smallest = ("model=tiny", "model.d_model=16", "model.n_heads=1", "dataset.limit=60", "training.steps=2")
+    line = ("task=intents", "training=smoke", *smallest, "training.threads=1", "baselines=false")
+    command("train", "-m", *line, varied, "sweep_dir=sweep")
+    folders = [path.parent for path in Path("sweep").glob("*/report.json")]
+    assert [settings_of(folder)["task"]["linear_weight"] for folder in folders] == [weight, weight]
+
+
 def test_a_job_whose_report_is_cut_off_is_named_in_one_line(sweep, capfd):
     run = sweep("seed=1,2")[0]
     report = (run / "report.json").read_text(encoding="utf-8")

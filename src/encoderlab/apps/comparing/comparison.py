@@ -358,6 +358,7 @@ def _baselines(settings: Settings, metric: str) -> Iterator[dict[str, Any]]:
 def _notes(runs: Sequence[FinishedRun], rows: Records, differences: Records, *, chosen: bool) -> Iterator[str]:
     """Yield notes that a reader of the table should know; `chosen`: the reference is the best."""
     split = runs[0].split
+    yield from _branch_note(runs)
     tests = [difference["test"] for difference in differences if difference["test"]]
     repeated = len(runs) - sum(row["n"] for row in rows)
     if repeated:
@@ -372,6 +373,22 @@ def _notes(runs: Sequence[FinishedRun], rows: Records, differences: Records, *, 
         yield "The reference was chosen as the best on these same rows, so its score is slightly too good"
     if runs[0].report["checkpoint"].get("chosen_on") == split:
         yield f"Checkpoints were chosen on {split}, the split that is compared, so all scores are slightly too good"
+
+
+def _branch_note(runs: Sequence[FinishedRun]) -> Iterator[str]:
+    """Yield a note that scores include a linear model beside the network, with those of the networks alone."""
+    branches = [run.report["linear_branch"] for run in runs if run.report.get("linear_branch", {}).get("weight")]
+    if not branches:
+        return
+    name = branches[0].get("score", "")
+    alone = []
+    for branch in branches:
+        of_split = branch.get("splits", {}).get(runs[0].split)
+        if of_split is not None:
+            alone.append(f"{of_split['network']:.3f}")
+    networks = f": the networks alone have {wording.words_of(name)} {', '.join(alone)}" if alone else ""
+    n_runs = wording.counted(len(branches), "run")
+    yield f"The score of {n_runs} is that of network and linear model (task.linear_weight=0 leaves it out){networks}"
 
 
 def _few_rows_note(label: str, difference: Mapping[str, Any], reference: str) -> Iterator[str]:

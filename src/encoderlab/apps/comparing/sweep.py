@@ -60,6 +60,7 @@ LONGEST_NAME = 100  # characters of a folder's name that name the settings
 SPLIT = "validation"
 COMPARED = (*TRAINING_COMMANDS, "eval")  # commands whose runs the table at the end compares
 LOGS = "logs"  # a folder of the sweep
+OF_NETWORK = {"model", "training"}  # groups of settings
 CHANGE_WIDTH = {"model", "model.d_model", "init_from", "experiment"}  # settings that may change the width
 
 
@@ -330,10 +331,15 @@ def _comparable(settings: Any, varied: Collection[str]) -> Any:
     """Return the settings of a job with a precision that does not depend on how fast it is, and that all jobs share.
 
     The rules choose it by the encoder's width. Where that may differ between the jobs, it is that of wide encoders.
+    Where the jobs differ in the network or its training, no linear model is added to it: with 150 steps on brackets,
+    networks of one and two layers had 0.81 and 0.91, and 0.95 together with a linear model.
     """
     training = getattr(settings, "training", None)
     if training is None:
         return settings
+    changes_network = any(name.partition(".")[0] in OF_NETWORK for name in varied)
+    if changes_network and getattr(settings.task, "linear_weight", 0.0) is None:
+        settings = replace(settings, task=replace(settings.task, linear_weight=0.0))
     training = replace(training, measure=False)
     if training.precision is Precision.auto and not CHANGE_WIDTH.isdisjoint(varied):
         training = replace(training, precision=Precision[precision_here(training.device)])
