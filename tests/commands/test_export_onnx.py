@@ -131,7 +131,6 @@ def test_a_damaged_graph_what_needs_weights_and_what_a_graph_lacks_are_refused(c
         ("embed", "input=texts.txt", "output=vectors.npy"),
         ("attention", "text=()"),
         ("explain", "text=()"),
-        ("eval", "split=test"),
         ("export", "path=again"),
         ("export", "path=again", "format=int8"),
     ):

@@ -95,4 +95,4 @@ def test_compare_names_the_precision_of_runs_that_chose_differently(command, tim
         command("train", *LINE, f"run_dir={name}")
     command("compare", "one", "two", "output=compared")
     found = json.loads(Path("compared/compare.json").read_text(encoding="utf-8"))
-    assert sorted(found["differing"]["training.precision"]) == ["bf16", "fp32"]
+    assert sorted(found["not_typed"]["precision"]) == ["bfloat16", "float32"]

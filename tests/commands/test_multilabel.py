@@ -3,8 +3,10 @@
 import csv
 import json
 import random
+import shutil
 
 import pytest
+import yaml
 
 from encoderlab.errors import DataError, SettingError
 from tests.run_files import report_of
@@ -74,8 +76,15 @@ def test_eval_compare_and_explain_know_sets_of_labels(command, topics_run, tmp_p
     (tmp_path / "odd.csv").write_text("text,topics\nrain,weather\ngoal,weather|chess\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"odd.csv, line 3.*'chess'"):
         command("eval", f"run={topics_run}", *FILES[1:], "dataset.path=odd.csv")
+    # An evaluation of the same rows is the run again; a copy with another setting is compared with it, row by row.
     command("eval", f"run={topics_run}", "run_dir=again")
-    command("compare", topics_run, "again", "output=compared")
+    command("compare", topics_run, "again", "output=same")
+    assert len(json.loads((tmp_path / "same" / "compare.json").read_text(encoding="utf-8"))["settings"]) == 1
+    other = shutil.copytree(topics_run, tmp_path / "other") / "config.yaml"
+    changed = yaml.safe_load(other.read_text(encoding="utf-8"))
+    changed["training"]["warmup"] = 0.25
+    other.write_text(yaml.safe_dump(changed), encoding="utf-8")
+    command("compare", topics_run, "other", "output=compared")
     compared = json.loads((tmp_path / "compared" / "compare.json").read_text(encoding="utf-8"))
     assert compared["score"] == "f1_micro"
     assert [row["difference"]["value"] for row in compared["settings"] if row["difference"]] == [0]

@@ -167,7 +167,7 @@ def test_every_request_is_answered_or_refused_in_one_line(texts, words, request_
         ({"text": "a", "text_pairs": ["b"]}, 422, "other keys"),
         ({"text": "a", "text_pair": "b"}, 422, "trained on single texts, but a pair was given"),
         ({"texts": ["a"] * 4}, 413, "has 4 texts of up to 1 characters, but allowed are 3 of 30"),
-        ({"text": "0" * 31}, 413, "1 texts of up to 31 characters"),
+        ({"text": "0" * 31}, 413, "1 text of up to 31 characters"),
         ({"text": "0" * 3000}, 413, "The request has more than 2,000 bytes"),
     ],
 )

@@ -11,9 +11,9 @@ from tokenizers import models
 
 pytest.importorskip("onnxruntime", reason="the extra onnx is not installed")
 
+from encoderlab.apps.exporting import card
 from encoderlab.apps.exporting.onnx_predict import prediction
 from encoderlab.metrics.texts import predict_from
-from encoderlab.reports import blocks
 
 LABELS = ["billing", "delivery", "fraud", "other"]
 THRESHOLDS = [
@@ -67,7 +67,7 @@ def test_the_program_predicts_what_the_package_predicts(chosen):
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no Node")
 def test_the_page_predicts_what_the_package_predicts(chosen):
     logits, expected = chosen
-    program = (blocks.TEMPLATES / "web.js").read_text(encoding="utf-8")
+    program = (card.TEMPLATES / "web.js").read_text(encoding="utf-8")
     start = program.index("function predictionOf")
     own = program[start : program.index("\n}\n", start) + 3]
     given = json.dumps([[graph_of(thresholds) for thresholds in THRESHOLDS], logits.tolist()])
