@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import expit, log_expit, log_softmax, softmax
+from scipy.special import expit, softmax
 
 from encoderlab.linear.ngrams import Counts, NGrams, TfIdf
 
@@ -64,22 +64,15 @@ class LinearModel:
         """Return the logits of classes or labels, or the numbers: float32 [rows, outputs]."""
         return np.asarray(_features(self.tfidf, self.setting, rows) @ self.weights) + self.intercept
 
-    def log_probabilities(self, rows: Sequence[Row]) -> np.ndarray:
-        """Return the logarithm of each class's or label's probability, [rows, outputs]. Numbers have none."""
-        return self._by_kind(log_softmax, log_expit, rows)
-
     def probabilities(self, rows: Sequence[Row]) -> np.ndarray:
         """Return each class's or label's probability, [rows, outputs]. Numbers have none."""
-        return self._by_kind(softmax, expit, rows)
+        assert self.kind != "number", "numbers have no probabilities"
+        outputs = self.outputs(rows)
+        return softmax(outputs, axis=1) if self.kind == "label" else expit(outputs)
 
     def predictions(self, rows: Sequence[Row]) -> np.ndarray:
         """Return the most probable class of each row or its number, [rows], or marks of labels, [rows, labels]."""
         return predictions_of(self.kind, self.outputs(rows))
-
-    def _by_kind(self, of_classes: Any, of_labels: Any, rows: Sequence[Row]) -> np.ndarray:
-        assert self.kind != "number", "numbers have no probabilities"
-        outputs = self.outputs(rows)
-        return of_classes(outputs, axis=1) if self.kind == "label" else of_labels(outputs)
 
     def description(self) -> dict[str, Any]:
         """Return all but the arrays, as JSON has it; the vocabulary is a list of n-grams, one for each column."""

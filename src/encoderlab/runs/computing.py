@@ -9,6 +9,7 @@ import numpy as np
 from encoderlab.config.commands import RunConfig
 from encoderlab.network.config import ModelConfig
 from encoderlab.runs.requested import RequestedRun
+from encoderlab.runs.speed import fastest_compute
 from encoderlab.runs.training import Training
 from encoderlab.system.device import Compute, set_up_compute
 from encoderlab.system.processes import Processes
@@ -31,6 +32,16 @@ def compute_for(requested: RequestedRun, start_shape: ModelConfig | None, proces
         deterministic=training.deterministic,
         processes=processes,
     )
+
+
+def decide_how_to_compute(training: Training, requested: RequestedRun) -> None:
+    """Decide in how many micro-batches a step is computed, with which rows of the token table, in which precision and
+    by how many threads.
+    """
+    model = training.model
+    training.micro_batches = micro_batch_count(model.config, requested, model.processes)
+    training.token_rows = choose_token_rows(training)
+    model.compute = fastest_compute(training, resumed=requested.is_resumed)
 
 
 def micro_batch_count(config: RunConfig, requested: RequestedRun, processes: Processes) -> MicroBatchCount:

@@ -42,6 +42,14 @@ class PreparedRun:
     def model(self) -> Model:
         return self.training.model
 
+    def complete_notes(self) -> None:
+        """Note a loss of one's own. A resumed run has decided nothing, and repeats the notes of when it began."""
+        own_loss = self.model.config.task.own_functions().get("task.loss")
+        if own_loss is not None:
+            self.notes.append(f"The loss is {own_loss.dotted}: {own_loss.about}")
+        if self.requested.notes:
+            self.notes = self.requested.notes
+
     def open_run(self) -> AbstractContextManager[Run]:
         """Open the run's folder, new or resumed, with its settings recorded in it."""
         model = self.model

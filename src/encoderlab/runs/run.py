@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
 
-from encoderlab.errors import SettingError, TrainingError
+from encoderlab.errors import DataError, SettingError, TrainingError, one_line
 from encoderlab.runs.record import CONFIG, ENVIRONMENT, Record
 from encoderlab.system.records import json_of, record_of
 
@@ -133,10 +133,16 @@ class Run:
 
     @cached_property
     def report(self) -> dict[str, Any]:
-        """Return the content of report.json. Raises SettingError if the folder is only a model."""
-        if not self.report_file.is_file():
+        """Return the content of report.json. Raises SettingError if the folder is only a model, DataError if the report
+        is damaged.
+        """
+        if not self.report_file.exists():
             raise SettingError(f"{self.folder} has no report.json", allowed="the folder of a finished run")
-        return json_of(record_of(self.report_file))
+        try:
+            return dict(json_of(record_of(self.report_file)))
+        except (OSError, ValueError, TypeError) as error:
+            problem = f"{self.report_file} cannot be read: {one_line(str(error))[:200]}"
+            raise DataError(problem, remedy=f"Remove {self.folder}, and run it again") from None
 
     @cached_property
     def model(self) -> Model:

@@ -13,7 +13,7 @@ from encoderlab.config.commands import RunConfig
 from encoderlab.models.pretrained import shape_for, tokenizer_for
 from encoderlab.reports.facts import show_survey
 from encoderlab.runs.build_model import build_model, gather_facts, rows_for
-from encoderlab.runs.computing import choose_token_rows, compile_if_it_pays, compute_for, micro_batch_count
+from encoderlab.runs.computing import compile_if_it_pays, compute_for, decide_how_to_compute
 from encoderlab.runs.dry_run import estimate
 from encoderlab.runs.finish import finish
 from encoderlab.runs.fit import Result
@@ -25,7 +25,6 @@ from encoderlab.runs.requested import RequestedRun, check_request, requested_run
 from encoderlab.runs.run import Run
 from encoderlab.runs.scoring import score
 from encoderlab.runs.settle import settle
-from encoderlab.runs.speed import fastest_compute
 from encoderlab.runs.start_language import training_languages
 from encoderlab.runs.tracking import track
 from encoderlab.runs.training import Training
@@ -140,9 +139,7 @@ def prepare(requested: RequestedRun, processes: Processes, recipe: Recipe, *, sc
 
     # 7. How the steps are computed: in how many micro-batches, with which rows of the token table, in which precision
     # and by how many threads. The last two are tried in real steps, which leave nothing behind.
-    training.micro_batches = micro_batch_count(config, requested, processes)
-    training.token_rows = choose_token_rows(training)
-    model.compute = fastest_compute(training, resumed=requested.is_resumed)
+    decide_how_to_compute(training, requested)
 
     # 8. What a recipe sets before the first step of the run, such as a head that starts at a linear model.
     if not config.dry_run:
@@ -151,12 +148,7 @@ def prepare(requested: RequestedRun, processes: Processes, recipe: Recipe, *, sc
     # 9. The encoder is compiled last, because nothing that came before takes long enough to pay for it.
     training.compilation = compile_if_it_pays(training)
 
-    # The report says what was decided. A run that is resumed repeats what it decided when it began.
-    own_loss = config.task.own_functions().get("task.loss")
-    if own_loss is not None:
-        prepared.notes.append(f"The loss is {own_loss.dotted}: {own_loss.about}")
-    if requested.notes:
-        prepared.notes = requested.notes
+    prepared.complete_notes()
     return prepared
 
 

@@ -232,7 +232,8 @@ class TextTaskConfig(TaskConfig):
     linear_weight: float | None = setting(
         None,
         "Weight of a linear model of n-grams whose logits are added to the network's, from 0 (none) to 1; null: chosen "
-        "on validation, of few rows by cross-validation, and 0 unless both together are better by evidence.",
+        "on validation, of few rows by cross-validation, and 0 unless both together are better by evidence, or if jobs "
+        "of a sweep differ in the network or its training.",
         minimum=0,
         maximum=1,
     )

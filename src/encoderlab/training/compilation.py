@@ -14,7 +14,6 @@ from encoderlab.system.device import Compute
 from encoderlab.training.config import Compile
 
 RECOMPILATIONS = 256  # of all models, for different kinds of layouts and shapes; PyTorch's own limit of 8 is too low
-COMPILED = "compiled"
 SMALLEST_LENGTH = 4  # of a batch to try the compiler with
 # Estimates, because nothing is timed to decide: compiling takes about ten seconds a layer and saves at most a third of
 # the time after it. A layer and its gradients take some 100 kernel launches of 10 microseconds or more, and a GPU
@@ -71,7 +70,7 @@ def compile_encoder(network: EncoderWithHeads, choice: Compile, compute: Compute
     if problem is not None:
         del encoder.encode  # removes the compiled one, leaving the class's own
         return f"not compiled (no working compiler: {problem})"
-    return COMPILED
+    return "compiled"
 
 
 def _what_is_wrong_with_the_compiler(network: EncoderWithHeads, compute: Compute) -> str | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from encoderlab.apps.comparing.sweep import score_of
+from encoderlab.apps.comparing.search import score_of
 from encoderlab.errors import SettingError
 from encoderlab.runs.run import Run
 from encoderlab.system.processes import Interrupted
