@@ -123,7 +123,8 @@ def parse_command_line(schema: type[CommandConfig], arguments: Sequence[str]) ->
             problem = f"--experimental-rerun={options.experimental_rerun} is not supported"
             raise SettingError(problem, remedy="To begin from the settings of a run, set config=FOLDER")
         if options.config_dir is not None and not Path(options.config_dir).is_dir():
-            raise SettingError(f"Additional config directory '{Path(options.config_dir).resolve()}' not found")
+            problem = f"--config-dir={options.config_dir} is not a folder"
+            raise SettingError(problem, remedy="Name the folder of your own configs")
         if options.config_name and options.config_dir:
             _check_primary(command, Path(options.config_dir), options.config_name, options.overrides)
         begins = earlier_run(command, options.overrides)
