@@ -56,7 +56,7 @@ def test_probabilities_of_classes_equal_those_of_scikit_learn(labels):
     model = fit("label", rows, np.array(labels), 4, Setting(NGrams("word", 1, 2), 10.0))
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
     texts = [text for (text,) in rows]
-    theirs = LogisticRegression(C=10).fit(vectorizer.fit_transform(texts), labels)
+    theirs = LogisticRegression(C=10, tol=1e-6).fit(vectorizer.fit_transform(texts), labels)
     expected = theirs.predict_proba(vectorizer.transform(texts))
     n_known = expected.shape[1]
     np.testing.assert_allclose(model.probabilities(rows)[:, :n_known], expected, atol=1e-4)

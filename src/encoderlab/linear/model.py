@@ -21,7 +21,9 @@ from encoderlab.linear.ngrams import Counts, NGrams, TfIdf
 Row = tuple[str, ...]  # a text, or the two texts of a pair
 Kind = Literal["label", "label_set", "number"]  # a class of each row, a set of labels, a number
 MOST_FEATURES = 100_000  # the most frequent ones; scores as well as all of them, and bounds the memory
-MOST_WEIGHTS = 20_000_000  # features times outputs; a solver takes 240 bytes for each
+MOST_WEIGHTS = 20_000_000  # features times outputs
+MANY_CELLS = 500_000  # rows times classes, from which on a stochastic solver is faster
+STOCHASTIC_TOLERANCE = 1e-2  # of a weight's change in a pass over the rows, beside the largest weight
 NEVER = 20.0  # how far the logit of a class without training rows is below the others
 
 
@@ -200,11 +202,11 @@ def fitted_weights(
     targets: np.ndarray,
     n_outputs: int,
     strength: float,
-    tolerance: float = 1e-4,
+    tolerance: float = 1e-5,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the weights, [features, outputs], and the intercept, [outputs], of a linear model.
 
-    The gradient of a multinomial regression's loss ends below the `tolerance`.
+    The gradient of a multinomial regression's loss ends below the `tolerance`, unless cells are many.
     """
     with quietly():
         if kind == "number":
@@ -238,10 +240,19 @@ def _of_labels(features: csr_array | np.ndarray, marks: np.ndarray, strength: fl
 def _of_classes(
     features: csr_array | np.ndarray, classes: np.ndarray, n_classes: int, strength: float, tolerance: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Fit multinomial regression; a class without rows has a logit below that of the others."""
+    """Fit multinomial regression; a class without rows has a logit below that of the others.
+
+    L-BFGS, scikit-learn's default, keeps 240 bytes for each weight and takes two to three times as long as Newton's
+    method with conjugate gradients, which keeps 50 (`benchmarks/results/linear_branch.md`). With many classes that one
+    takes a minute, and SAGA (Defazio et al. 2014) some seconds.
+    """
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=strength, tol=tolerance, max_iter=1000).fit(features, classes)
+    solver = "newton-cg"
+    if len(classes) * n_classes > MANY_CELLS:
+        solver, tolerance = "saga", STOCHASTIC_TOLERANCE
+    regression = LogisticRegression(C=strength, solver=solver, tol=tolerance, max_iter=1000, random_state=0)
+    model = regression.fit(features, classes)
     coefficients, constants = model.coef_, model.intercept_
     if len(coefficients) == 1:  # scikit-learn has the difference of two classes
         coefficients = np.concatenate([-coefficients, coefficients]) / 2
