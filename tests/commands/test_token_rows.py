@@ -7,6 +7,7 @@ import safetensors.torch
 import torch
 
 from encoderlab.errors import DataError
+from encoderlab.system import tensor_files
 from encoderlab.system.processes import Interrupted
 from encoderlab.training import occurring_rows
 from encoderlab.training.checkpoint import checkpoints
@@ -35,7 +36,7 @@ def trained_rows(monkeypatch):
         fewest = {"occurring": 1, "all": 10**9}[which]
         monkeypatch.setattr(occurring_rows, "FEWEST_LEFT_OUT", fewest)
         monkeypatch.setattr(occurring_rows, "LEAST_SHARE_LEFT_OUT", 0.0)
-        monkeypatch.setattr(occurring_rows, "LARGE_TABLE", 0)
+        monkeypatch.setattr(tensor_files, "WORTH_SETTING_ASIDE", 0)
 
     return choose
 

@@ -162,11 +162,15 @@ def in_user_units(model: Model) -> Model:
     return replace(scaled_model, branch=replace(model.branch, model=linear))
 
 
-def network_of(shape: ModelConfig, task: Task, weights: dict[str, Tensor]) -> EncoderWithHeads:
-    """Return a network with these weights, in evaluation mode, without drawing others first."""
+def network_of(shape: ModelConfig, task: Task, weights: dict[str, Tensor], *, copied: bool = True) -> EncoderWithHeads:
+    """Return a network with these weights, in evaluation mode, without drawing others first.
+
+    Unless they are `copied`, those in float32 stay a part of the file that they were read from, which must not change
+    meanwhile, and take memory only as they are read.
+    """
     tokenizer = task.tokenizer
     network = without_weights(shape, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
-    own = {name: weights[name].to(torch.float32, copy=True) for name in network.state_dict()}
+    own = {name: weights[name].to(torch.float32, copy=copied) for name in network.state_dict()}
     network.load_state_dict(own, assign=True)
     return network.eval()
 
@@ -229,8 +233,9 @@ def open_model(run: OpenRunConfig, processes: Processes = SINGLE_PROCESS, *, or_
     return model.on(compute, processes)
 
 
-def read_model(folder: Path, *, or_graph: bool = False) -> Model:
+def read_model(folder: Path, *, or_graph: bool = False, copied: bool = True) -> Model:
     """Read a model folder, ours or one of transformers; with `or_graph` also an exported graph, which can only predict.
+    Unless they are `copied`, its weights stay a part of their file, as `network_of` has it.
 
     Raises DataError if it is damaged, not supported, or has other weights than its config requires.
     """
@@ -241,7 +246,7 @@ def read_model(folder: Path, *, or_graph: bool = False) -> Model:
         problem = f"{folder} contains an ONNX graph without weights, which {openers} can open"
         raise DataError(problem, remedy="Use the run it was exported from")
     if graph is None and is_huggingface(folder):
-        return _of_huggingface(folder)
+        return _of_huggingface(folder, copied=copied)
     if (folder / MANIFEST).is_file():
         differing = differing_files(folder)
         if differing:
@@ -273,7 +278,7 @@ def read_model(folder: Path, *, or_graph: bool = False) -> Model:
     required = weight_shapes(config.model, tokenizer.vocabulary_size, tokenizer.pad_id, task.heads)
     check_shapes(folder, required, weights)
     novelty = read_novelty(folder, config.model.d_model, len(labels))
-    network = network_of(config.model, task, weights)
+    network = network_of(config.model, task, weights, copied=copied)
     return Model(config, task, network, UNASSIGNED, provenance, novelty=novelty, branch=branch)
 
 
@@ -305,7 +310,7 @@ def _without_run(folder: Path, task: TaskConfig, shape: ModelConfig) -> RunConfi
     return RunConfig(REQUIRED, task, no_dataset, PretrainedConfig(name=str(folder)), shape, TrainingConfig())
 
 
-def _of_huggingface(folder: Path) -> Model:
+def _of_huggingface(folder: Path, *, copied: bool) -> Model:
     """Return the model of a Hugging Face folder, for a task of ours that is named after the folder."""
     from encoderlab.exchange.transformers_models import read_folder
 
@@ -335,7 +340,7 @@ def _of_huggingface(folder: Path) -> Model:
         shape = replace(shape, pooling=pooling, pairs=Pairs.separate)
     config = _without_run(folder, task_config, shape)
     task = task_config.build(tokenizer, model.labels, _stated_length(folder, shape.reach))
-    network = network_of(shape, task, weights)
+    network = network_of(shape, task, weights, copied=copied)
     own = network.state_dict()
     pooler = {}
     for name, weight in weights.items():

@@ -65,7 +65,7 @@ def load_start(config: RunConfig, processes: Processes) -> tuple[Model | None, d
 
     def load() -> tuple[Model, dict[str, str]]:
         folder = encoder_folder(init_from)
-        start = _read_encoder(folder)
+        start = _read_encoder(folder, copied=False)
         config.model.resolve(shape_for(config.task, start))
         return start, {"init_from": weights_hash(folder)}
 
@@ -96,9 +96,9 @@ def load_pretrained(init_from: str, setting: str = "init_from") -> Model:
     return _read_encoder(encoder_folder(init_from, setting))
 
 
-def _read_encoder(folder: Path) -> Model:
+def _read_encoder(folder: Path, *, copied: bool = True) -> Model:
     """Return the model in a folder, with the settings that a run starts from as its shape."""
-    start = read_model(folder)
+    start = read_model(folder, copied=copied)
     if start.config.task.of_encoder_alone and sentence_pooling(folder) is not None:
         start.pooler = {}  # it is untrained
         if left_out := modules_left_out(folder):

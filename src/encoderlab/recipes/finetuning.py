@@ -75,6 +75,7 @@ class Finetuning(Recipe):
             result = fit(training, run)
             if self.head_alone is not None:
                 result = keep_better(training, self.head_alone, result)
+                self.head_alone = None  # it has the memory of an encoder
         return replace(result, out_of_fold=self.out_of_fold)
 
 

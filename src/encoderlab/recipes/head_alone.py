@@ -35,10 +35,11 @@ from encoderlab.runs.journal import in_words
 from encoderlab.runs.training import Training
 from encoderlab.system.messages import print_lines
 from encoderlab.system.processes import SINGLE_PROCESS, stop_if_interrupted
+from encoderlab.system.tensor_files import set_aside
 from encoderlab.tasks.rows import ExampleRows, PartOfRows
 from encoderlab.tasks.task import TextTaskConfig
 from encoderlab.training.batches import Rows
-from encoderlab.training.checkpoint import weights_of
+from encoderlab.training.checkpoint import load_trained, weights_of
 from encoderlab.training.config import ALL_LAYERS, Keep, total_steps
 from encoderlab.training.distribution import is_sharded
 from encoderlab.training.occurring_rows import copied
@@ -73,7 +74,7 @@ class HeadAlone:
 def keep_head_alone(model: Model, head_alone: HeadAlone, checkpoint: dict[str, Any]) -> Result:
     """Put the head alone, which was chosen before any step, into the model."""
     print_lines("no steps: the head is a logistic regression on the encoder's vectors")
-    model.network.load_state_dict(head_alone.weights)
+    load_trained(model.network, head_alone.weights)
     model.network.eval()
     speed = dict.fromkeys(("tokens_per_second", "examples_per_second", "padding_fraction"))
     return Result(checkpoint, {**speed, "train_seconds": round(head_alone.seconds, 2)}, [])
@@ -97,13 +98,13 @@ def keep_better(training: Training, head_alone: HeadAlone, result: Result) -> Re
     weights = {FINETUNED: weights_of(model.network), HEAD_ALONE: head_alone.weights}
     if decided_by_loss:
         weights[AVERAGE] = average(head_alone.weights, weights[FINETUNED])
-        model.network.load_state_dict(weights[AVERAGE])
+        load_trained(model.network, weights[AVERAGE])
         scores = {FINETUNED: finetuned, HEAD_ALONE: alone, AVERAGE: model.evaluate_predictions(validation)}
         comparison = replace(comparison, losses={which: _loss(of_which) for which, of_which in scores.items()})
     kept = model.processes.broadcast_from_main(
         lambda: comparison.kept(pairs_are_separate=model.network.separates_pairs)
     )
-    model.network.load_state_dict(weights[kept])
+    load_trained(model.network, weights[kept])
     checkpoint = result.checkpoint
     if kept == HEAD_ALONE:
         checkpoint = {"step": 0, "chosen_by": name, "chosen_on": "validation"}
@@ -217,7 +218,11 @@ def fit_head_alone(training: Training, chosen: dict[str, Any] | None = None) -> 
     if chosen is None:
         assert training.validation is not None, "it is compared on validation"
         scores = alone.evaluate_predictions(training.validation)
-    return HeadAlone(weights_of(alone.network), time.perf_counter() - started, scores, chosen)
+    # Nothing reads the weights before the last step; frozen ones are those of the model.
+    weights = weights_of(alone.network)
+    trained = {name for name, parameter in alone.network.named_parameters() if parameter.requires_grad}
+    weights |= set_aside({name: weights[name] for name in trained}, training.model.config.cache)
+    return HeadAlone(weights, time.perf_counter() - started, scores, chosen)
 
 
 def _copy(model: Model) -> Model:

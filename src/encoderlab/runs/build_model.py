@@ -14,7 +14,7 @@ from encoderlab.network.config import ModelConfig, Pairs
 from encoderlab.reports.training import show_pairs
 from encoderlab.runs.load_data import TextTokens, Tokens, pair_facts
 from encoderlab.runs.settle import Facts
-from encoderlab.system.device import Compute
+from encoderlab.system.device import Compute, return_freed_memory
 from encoderlab.system.processes import Processes
 from encoderlab.training.batches import Rows
 from encoderlab.training.distribution import is_sharded
@@ -87,6 +87,7 @@ def build_model(
     # Pretrained weights take the place of drawn ones, except in heads for other labels.
     if start is not None:
         fresh = load_into(network, start, task.labels)
+        return_freed_memory()  # of the drawn weights: the network has that of the pretrained ones
         drawn = sum(weight.numel() for name, weight in network.named_parameters() if name.rpartition(".")[0] in fresh)
         kept = f"{network.n_parameters - drawn:,} pretrained weights"
         print(f"From {config.starts_from}: {kept}; fresh: {', '.join(fresh) or 'nothing'} ({drawn:,})", file=sys.stderr)

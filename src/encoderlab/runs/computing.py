@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
+from torch import nn
 
 from encoderlab.config.commands import RunConfig
 from encoderlab.network.config import ModelConfig
 from encoderlab.runs.requested import RequestedRun
 from encoderlab.runs.speed import fastest_compute
 from encoderlab.runs.training import Training
-from encoderlab.system.device import Compute, set_up_compute
+from encoderlab.system.device import Compute, return_freed_memory, set_up_compute
 from encoderlab.system.processes import Processes
+from encoderlab.system.tensor_files import set_aside
 from encoderlab.training.batches import MicroBatchCount, RowStream
 from encoderlab.training.compilation import compile_encoder, seconds_uncompiled
 from encoderlab.training.config import seconds_of, steps_per_epoch, total_steps
@@ -41,6 +44,8 @@ def decide_how_to_compute(training: Training, requested: RequestedRun) -> None:
     model = training.model
     training.micro_batches = micro_batch_count(model.config, requested, model.processes)
     training.token_rows = choose_token_rows(training)
+    if not is_sharded(model.config.training, model.processes):
+        leave_files(model.network, model.config.cache)
     model.compute = fastest_compute(training, resumed=requested.is_resumed)
 
 
@@ -56,7 +61,7 @@ def choose_token_rows(training: Training) -> str:
     """Train only the rows of the token table that occur in what a fit reads, where that pays; return in words what was
     done.
 
-    The rows of any other text are read, but not trained; `train.fit_with` puts all together again.
+    The rows of any other text are read, but not trained; `train.train_once` puts all together again.
     """
     model = training.model
     if is_sharded(model.config.training, model.processes):
@@ -66,6 +71,19 @@ def choose_token_rows(training: Training) -> str:
     read = [training.rows] if training.validation is None else [training.rows, training.validation]
     texts = chain.from_iterable(rows.token_ids() for rows in read)
     return train_occurring_rows(model.network, texts, model.tokenizer.special_ids, model.config.cache)
+
+
+def leave_files(network: nn.Module, folder: Path) -> None:
+    """Give a network memory of its own; a large table that is frozen is kept in a temporary file in `folder`.
+
+    Pretrained weights are a part of the file that they were read from until here, so that a table of which few rows are
+    trained is never in memory.
+    """
+    for name, parameter in network.named_parameters():
+        read = parameter.data
+        kept = read if parameter.requires_grad else set_aside({name: read}, folder)[name]
+        parameter.data = read.clone() if kept is read else kept
+    return_freed_memory()
 
 
 def compile_if_it_pays(training: Training) -> str:

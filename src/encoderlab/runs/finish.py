@@ -29,11 +29,13 @@ from encoderlab.runs.prepared import PreparedRun
 from encoderlab.runs.run import Run
 from encoderlab.runs.scoring import Scored, novelty_of
 from encoderlab.runs.summary import run_facts, summary_of
+from encoderlab.system.device import return_freed_memory
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.pretraining import PretrainingConfig
 from encoderlab.tasks.sentence_rows import SentenceRows
 from encoderlab.training.batches import EVALUATION_SEED
 from encoderlab.training.checkpoint import keep_only_weights
+from encoderlab.training.occurring_rows import set_table_aside
 
 _TOKENS_AT_A_TIME = 10_000_000
 
@@ -101,6 +103,10 @@ def _finish_task(
     head_alone = result.checkpoint.get("head_alone", {}).get("kept", False)
     model.novelty = novelty_of(model, prepared.rows, head_alone=head_alone)
     save_model(model, run.model_folder, model_card(report, facts, model.labels))
+
+    # The report reads few rows of the token table, and its pictures need memory.
+    set_table_aside(model.network, config.cache)
+    return_freed_memory()
     reports.write_report(run.folder, report, facts, examples, scores[split], partial(word_importance, model))
 
     # What to do with it now.

@@ -20,7 +20,7 @@ from encoderlab.runs.fit_branch import OutOfFold
 from encoderlab.runs.journal import Journal, Progress, note_on_gap
 from encoderlab.runs.run import Run
 from encoderlab.runs.training import Training
-from encoderlab.system.device import ThreadsByLoad
+from encoderlab.system.device import ThreadsByLoad, return_freed_memory
 from encoderlab.system.messages import print_lines
 from encoderlab.system.processes import Interrupted, deferred, stop_if_interrupted
 from encoderlab.training import checkpoint as checkpoints
@@ -56,6 +56,16 @@ def fit(training: Training, run: Run) -> Result:
     not finite, DataError if all checkpoints are damaged, and Interrupted, after saving a checkpoint, if a signal has
     come.
     """
+    result = _fit(training, run)
+
+    # The memory of gradients and moments, which ended with the steps, is for what follows.
+    gc.collect()
+    return_freed_memory()
+    return result
+
+
+def _fit(training: Training, run: Run) -> Result:
+    """Take the steps, from the newest checkpoint if there is one, and keep the weights that the run is for."""
     model = training.model
     settings = model.config.training
     processes = model.processes

@@ -1,11 +1,10 @@
 """The training pipeline that `train`, `finetune`, `pretrain` and `distill` share, from settings to report.
 
-What only some of them do is in a recipe (`Recipe`), which overrides five moments: four in `prepare`, one in `fit_with`.
+What only some of them do is in a recipe (`Recipe`), which overrides five moments: four in `prepare`, and the fit.
 """
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Callable
 
@@ -16,7 +15,6 @@ from encoderlab.runs.build_model import build_model, gather_facts, rows_for
 from encoderlab.runs.computing import compile_if_it_pays, compute_for, decide_how_to_compute
 from encoderlab.runs.dry_run import estimate
 from encoderlab.runs.finish import finish
-from encoderlab.runs.fit import Result
 from encoderlab.runs.fit_branch import check_linear_weight, fit_linear
 from encoderlab.runs.load_data import load_data, splits_to_score, tokenize
 from encoderlab.runs.prepared import PreparedRun
@@ -72,14 +70,17 @@ def train_once(requested: RequestedRun, processes: Processes, recipe: Recipe) ->
         prepared.announce(run)
 
         # The steps, and the weights that are kept.
-        result = fit_with(recipe, prepared, run)
+        result = recipe.fit(prepared, run)
 
         # A linear model beside the network, where both together are better; and the scores of what is kept.
         model = prepared.model
         linear = fit_linear(model, prepared.data, result.out_of_fold, prepared.training.label_weights)
+        return_freed_memory()
         scored = score(model, prepared.rows, linear)
 
         # The model's folder, the baselines and the report, which may take longer than other processes would wait.
+        return_freed_memory()
+        put_back_rows(model.network)
         processes.leave()
         if processes.is_main:
             finish(run, prepared, scored, result)
@@ -150,14 +151,3 @@ def prepare(requested: RequestedRun, processes: Processes, recipe: Recipe, *, sc
 
     prepared.complete_notes()
     return prepared
-
-
-def fit_with(recipe: Recipe, prepared: PreparedRun, run: Run) -> Result:
-    """Train the model by its recipe; put back the rows of its token table that were not trained."""
-    result = recipe.fit(prepared, run)
-
-    # Gradients and moments are no longer needed, and a large table needs their memory.
-    gc.collect()
-    return_freed_memory()
-    put_back_rows(prepared.model.network)
-    return result

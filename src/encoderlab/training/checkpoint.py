@@ -13,7 +13,7 @@ import re
 import shutil
 import sys
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -37,6 +37,18 @@ NAME = re.compile(r"step-(\d+)")
 def weights_of(network: nn.Module) -> dict[str, Tensor]:
     """Return the weights as they are stored: on the CPU and contiguous."""
     return {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+
+
+def load_trained(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Load the `weights` of a state of the same training into a network, but for frozen ones, which never change and
+    may be kept in a file. Raises RuntimeError if they are those of another network.
+    """
+    frozen = {name for name, parameter in network.named_parameters() if not parameter.requires_grad}
+    missing, unexpected = network.load_state_dict(
+        {name: weight for name, weight in weights.items() if name not in frozen}, strict=False
+    )
+    if unexpected or not frozen.issuperset(missing):
+        raise RuntimeError(f"the weights are those of another network: {unexpected or missing}")
 
 
 def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any]) -> Path:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from encoderlab.network.heads import EncoderWithHeads
 from encoderlab.system.processes import Processes
-from encoderlab.training.checkpoint import weights_of
+from encoderlab.training.checkpoint import load_trained, weights_of
 from encoderlab.training.config import Sharding, TrainingConfig
 from encoderlab.training.occurring_rows import untouched_rows, with_whole_table
 
@@ -49,7 +49,7 @@ class WholeNetwork:
     def load(self, weights: dict[str, Tensor]) -> None:
         """Load the main process's weights on all processes."""
         if self.processes.is_main:
-            self.network.load_state_dict(weights)
+            load_trained(self.network, weights)
         self.processes.broadcast_tensors([*self.network.state_dict().values(), *untouched_rows(self.network)])
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:

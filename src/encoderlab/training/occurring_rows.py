@@ -35,7 +35,6 @@ Any other token can be read in evaluation, and has been decayed like the rest; s
 from __future__ import annotations
 
 import copy
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,8 +46,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from encoderlab.network.heads import EncoderWithHeads
+from encoderlab.system.tensor_files import set_aside
 
-LARGE_TABLE = 2**26  # bytes
 FEWEST_LEFT_OUT = 1_000  # rows: the work on fewer is not noticed
 LEAST_SHARE_LEFT_OUT = 0.25  # the whole table is kept beside the small one and its gradient and moments
 
@@ -80,7 +79,7 @@ class OccurringRows(nn.Module):
         self.register_buffer("ids", ids)
         self.register_buffer("decay", torch.ones((), dtype=torch.float64, device=ids.device))
         # It is no buffer: DDP would send it to the other processes, which have the same.
-        self.untouched = untouched if folder is None else _set_aside(untouched, folder)
+        self.untouched = untouched if folder is None else set_aside({"table": untouched}, folder)["table"]
         self.register_buffer("row_of_id", row_of_id, persistent=False)
 
     def forward(self, input_ids: Int[Tensor, "*tokens"]) -> Float[Tensor, "*tokens width"]:
@@ -189,6 +188,12 @@ def put_back_rows(network: nn.Module) -> None:
             return
 
 
+def set_table_aside(network: EncoderWithHeads, folder: Path) -> None:
+    """Keep a large table in a temporary file in `folder` from now on, of which only what is read takes memory."""
+    table = network.encoder.token_table
+    table.data = set_aside({"table": table.data}, folder)["table"]
+
+
 def rows_left_out(network: nn.Module) -> int:
     """Return how many weights of the token table are not among the network's parameters, because no text has them."""
     small = occurring_rows(network)
@@ -202,10 +207,11 @@ def untouched_rows(network: nn.Module) -> list[Tensor]:
 
 
 def copied(network: EncoderWithHeads) -> EncoderWithHeads:
-    """Return a copy of a network that can be trained without changing it; rows that neither trains are shared."""
+    """Return a copy of a network that can be trained without changing it; what neither trains is shared."""
     small = occurring_rows(network)
-    shared = {} if small is None else {id(tensor): tensor for tensor in (small.untouched, small.row_of_id, small.ids)}
-    return copy.deepcopy(network, shared)
+    shared = [] if small is None else [small.untouched, small.row_of_id, small.ids]
+    shared += [parameter for parameter in network.parameters() if not parameter.requires_grad]
+    return copy.deepcopy(network, {id(tensor): tensor for tensor in shared})
 
 
 # Checkpoints of a run that trained other rows: a sharded one trains all
@@ -247,22 +253,6 @@ def adapt_moments(
             if value.ndim == 0 or value.shape == shape:
                 continue
             averages[name] = value[own] if ids is None else value.new_zeros(shape).index_copy_(0, ids, value)
-
-
-def _set_aside(table: Tensor, folder: Path) -> Tensor:
-    """Return a large table on the CPU as a mapped file, of which no step reads anything; if the disk does not hold it,
-    the table itself. The file has no name and ends with the process. Written to, the table is in memory again.
-    """
-    if table.device.type != "cpu" or table.nbytes < LARGE_TABLE:
-        return table
-    numbers = table.contiguous().numpy()
-    try:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(numbers.data)
-            file.flush()
-            return torch.from_numpy(np.memmap(file, numbers.dtype, "c", shape=numbers.shape))
-    except OSError:
-        return table
 
 
 def _replace(network: nn.Module, name: str, module: nn.Module) -> None:

@@ -49,12 +49,13 @@ from encoderlab.runs.prepared import PreparedRun
 from encoderlab.runs.recipe import Recipe, StartingWeights
 from encoderlab.runs.requested import requested_run
 from encoderlab.runs.scoring import score
-from encoderlab.runs.train import fit_with, prepare
+from encoderlab.runs.train import prepare
 from encoderlab.settings import quote
 from encoderlab.shipped import SHIPPED
 from encoderlab.system.processes import SINGLE_PROCESS
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import RowPrediction
+from encoderlab.training.occurring_rows import put_back_rows
 
 SETTINGS = {  # the parameters that are settings, by the names of those; None leaves a setting as the command has it
     "learning_rate": "training.learning_rate",
@@ -303,11 +304,12 @@ def _trained(config: RunConfig) -> Model:
     data = cast("Data", prepared.data)
     with prepared.open_run() as run:
         prepared.announce(run)
-        result = fit_with(recipe, prepared, run)
+        result = recipe.fit(prepared, run)
         linear = None
         if _weights_of(prepared) is None:  # which a linear model would not know of
             linear = fit_linear(prepared.model, data, result.out_of_fold, prepared.training.label_weights)
         model = score(prepared.model, prepared.rows, linear).model
+        put_back_rows(model.network)
     dataset = replace(cast("FilesDataset", model.config.dataset), path=NOT_KEPT)
     kept = replace(model.config, dataset=dataset, run_dir=None, cache_dir=".")
     return replace(model, config=kept, provenance=Provenance(result.checkpoint, data.paired, data.fingerprints()))
