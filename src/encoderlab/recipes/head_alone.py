@@ -39,7 +39,7 @@ from encoderlab.system.tensor_files import set_aside
 from encoderlab.tasks.rows import ExampleRows, PartOfRows
 from encoderlab.tasks.task import TextTaskConfig
 from encoderlab.training.batches import Rows
-from encoderlab.training.checkpoint import load_trained, weights_of
+from encoderlab.training.checkpoint import frozen_names, load_trained, weights_of
 from encoderlab.training.config import ALL_LAYERS, Keep, total_steps
 from encoderlab.training.distribution import is_sharded
 from encoderlab.training.occurring_rows import copied
@@ -220,8 +220,8 @@ def fit_head_alone(training: Training, chosen: dict[str, Any] | None = None) -> 
         scores = alone.evaluate_predictions(training.validation)
     # Nothing reads the weights before the last step; frozen ones are those of the model.
     weights = weights_of(alone.network)
-    trained = {name for name, parameter in alone.network.named_parameters() if parameter.requires_grad}
-    weights |= set_aside({name: weights[name] for name in trained}, training.model.config.cache)
+    trained = weights.keys() - frozen_names(alone.network)
+    weights |= set_aside({name: weights[name] for name in sorted(trained)}, training.model.config.cache)
     return HeadAlone(weights, time.perf_counter() - started, scores, chosen)
 
 

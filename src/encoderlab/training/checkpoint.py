@@ -39,11 +39,16 @@ def weights_of(network: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
 
 
+def frozen_names(network: nn.Module) -> set[str]:
+    """Return the names of the weights that no step changes: a run that is resumed reads them where it began."""
+    return {name for name, parameter in network.named_parameters() if not parameter.requires_grad}
+
+
 def load_trained(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Load the `weights` of a state of the same training into a network, but for frozen ones, which never change and
     may be kept in a file. Raises RuntimeError if they are those of another network.
     """
-    frozen = {name for name, parameter in network.named_parameters() if not parameter.requires_grad}
+    frozen = frozen_names(network)
     missing, unexpected = network.load_state_dict(
         {name: weight for name, weight in weights.items() if name not in frozen}, strict=False
     )

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from encoderlab.network.heads import EncoderWithHeads
 from encoderlab.system.processes import Processes
-from encoderlab.training.checkpoint import load_trained, weights_of
+from encoderlab.training.checkpoint import frozen_names, load_trained, weights_of
 from encoderlab.training.config import Sharding, TrainingConfig
 from encoderlab.training.occurring_rows import untouched_rows, with_whole_table
 
@@ -43,8 +43,11 @@ class WholeNetwork:
             self.for_forward = _replicated(network, fixed_order=(exact and processes.size > 2) or may_be_unused)
 
     def weights(self) -> dict[str, Tensor]:
-        """Return all weights, on the CPU, to the main process."""
-        return weights_of(self.network) if self.processes.is_main else {}
+        """Return the weights that `load_trained` needs, on the CPU, to the main process."""
+        if not self.processes.is_main:
+            return {}
+        frozen = frozen_names(self.network)
+        return {name: weight for name, weight in weights_of(self.network).items() if name not in frozen}
 
     def load(self, weights: dict[str, Tensor]) -> None:
         """Load the main process's weights on all processes."""
@@ -107,7 +110,9 @@ class ShardedNetwork(WholeNetwork):
         from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 
         options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-        mine: Any = with_whole_table(weights, self.original) if self.processes.is_main else {}
+        mine: Any = {}
+        if self.processes.is_main:  # a checkpoint of an unsharded run has no weights that were frozen
+            mine = {**self.original.state_dict(), **with_whole_table(weights, self.original)}
         set_model_state_dict(self.network, mine, options=options)
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
