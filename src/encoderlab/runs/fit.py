@@ -120,7 +120,9 @@ def _fit(training: Training, run: Run) -> Result:
                 saved.save()
             raise
 
-    # The weights that the run is for.
+    # The weights that the run is for. Gradients and moments have no use any more, and their memory has.
+    state.learner.free()
+    return_freed_memory()
     checkpoint, notes = _keep_weights(model, run, state)
     state.distributed.finish()
     gaps = journal.missing_steps()

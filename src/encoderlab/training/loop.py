@@ -153,6 +153,12 @@ class Learner:
             self.label_weights = self.label_weights.to(self.compute.device)
         self.guard = NonFiniteGuard(waits=self.compute.device.type != "cuda")
 
+    def free(self) -> None:
+        """Free gradients, moments and copies of weights, because no step follows."""
+        self.optimizer.zero_grad()
+        self.optimizer.state.clear()
+        self.copies = WeightCopies(None)
+
 
 def optimize(
     learner: Learner, batches: Iterable[Sequence[Batch]], horizon: Horizon, *, after: int = 0
