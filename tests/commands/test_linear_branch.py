@@ -161,7 +161,8 @@ def test_a_branch_that_predicts_better_is_kept(tmp_path, cache):
     settings = ("task=classification", "task.linear_weight=null", *films(tmp_path, opinion), *SHORT)
     run = trained(tmp_path / "run", cache, *settings, "training.steps=100", "training.learning_rate=1e-9")
     facts = report_of(run)["linear_branch"]
-    assert facts["weight"] > 0.5 and facts["splits"]["test"]["gain"] > 0
+    parts = facts["splits"]["test"]
+    assert facts["weight"] > 0.4 and parts["gain"] > 0.1 and parts["both"] >= parts["linear"]
 
 
 def answers(model, texts):

@@ -22,8 +22,8 @@ Row = tuple[str, ...]  # a text, or the two texts of a pair
 Kind = Literal["label", "label_set", "number"]  # a class of each row, a set of labels, a number
 MOST_FEATURES = 100_000  # the most frequent ones; scores as well as all of them, and bounds the memory
 MOST_WEIGHTS = 20_000_000  # features times outputs
-MANY_CELLS = 500_000  # rows times classes, from which on a stochastic solver is faster
-STOCHASTIC_TOLERANCE = 1e-2  # of a weight's change in a pass over the rows, beside the largest weight
+MANY_CELLS = 200_000  # rows times classes, from which on a stochastic solver is faster
+STOCHASTIC_TOLERANCE = 5e-3  # of a weight's change in a pass over the rows, beside the largest weight
 NEVER = 20.0  # how far the logit of a class without training rows is below the others
 
 
