@@ -25,9 +25,13 @@ class Contrastive(Recipe):
     def start(self, config: RunConfig, processes: Processes) -> StartingWeights:
         """Return the encoder that the run starts from. Raises SettingError without one, or with several processes."""
         task = config.task
+
+        # The loss keeps each vector near the one that the starting encoder gives the text, so there must be one.
         if config.starts_from is None:
             problem = f"task={task.name} keeps the vectors of an encoder near those it had, but init_from names none"
             raise SettingError(problem, remedy="Set init_from=mini-en, or to another encoder")
+
+        # Rows are compared with those of the same micro-batch, and another process would have others.
         if processes.size > 1:
             problem = f"task={task.name} needs a single process, and there are {processes.size}"
             raise SettingError(problem, remedy="Start one process")
@@ -47,9 +51,14 @@ def keep_vectors(model: Model, start: Model, train: Rows) -> None:
     """
     task = cast("contrastive.Contrastive", model.task)
     rows = cast("ContrastiveRows", train)
+
+    # A set with one label has nothing to keep apart, which is said before anything slow.
     rows.refuse_lone_labels()
+
+    # The vectors to stay near to come from a copy of the encoder, because the steps change the model's own.
     task.teacher = vectors_by(start, POOLINGS[start.vector_pooling], model.compute)
 
+    # The same vectors say which labels are hard to tell apart: those whose rows lie near each other.
     def sequence_vectors(batch: Batch) -> Tensor:
         assert task.teacher is not None
         vectors = task.teacher(batch).sequence_vectors

@@ -65,6 +65,8 @@ class Distillation(Recipe):
     def start(self, config: RunConfig, processes: Processes) -> StartingWeights:
         """Return the encoder that the student starts from, if one is named, and the teacher's."""
         assert isinstance(config, DistillConfig), "another command has another recipe"
+
+        # What cannot be distilled is refused before two encoders are read.
         check_distillation(config, processes)
         start = super().start(config, processes)
         self.teacher = Teacher.open(config)
@@ -86,6 +88,8 @@ class Distillation(Recipe):
     def before_first_step(self, prepared: PreparedRun) -> None:
         """Start the head of a student that starts from an encoder at a linear model, as finetuning does."""
         data = prepared.data
+
+        # Only an encoder that was trained before gives vectors for which a linear model is a good start.
         starts_from = prepared.model.config.starts_from
         if starts_from is not None and isinstance(data, Data) and wants_linear_head(prepared.model, data):
             start_at_linear_head(prepared)
@@ -99,8 +103,12 @@ def check_distillation(config: DistillConfig, processes: Processes) -> None:
     if task.command == "pretrain":
         remedy = "Use task=teacher_vectors to distill on documents, or a task with labels such as task=sst2"
         raise SettingError(f"task={task.name} is learned by encoderlab pretrain, without a teacher", remedy=remedy)
+
+    # On documents the student learns vectors, which any encoder has.
     if task.of_documents:
         return
+
+    # On a task it learns probabilities, for all rows computed once, before the first step, by this process.
     if task.target != "label":
         problem = f"task={task.name} has no class probabilities to learn from a teacher"
         raise SettingError(problem, remedy="Use encoderlab finetune, or a task with one label for a text or a word")
@@ -125,9 +133,13 @@ class Teacher:
     def open(cls, config: DistillConfig) -> Teacher:
         """Open what `config.teacher` names. Raises DataError if it is missing or damaged."""
         assert config.teacher is not None, "see `check_distillation`"
+
+        # The encoder is needed in any case: the student may start from it, or take its tokenizer.
         encoder = load_pretrained(config.teacher, "teacher")
         if config.task.of_documents:
             return cls(config, encoder)
+
+        # On a task it is also a model that predicts, opened as `predict` opens it.
         training = config.training
         folder = encoder_folder(config.teacher, "teacher")
         opened = OpenRunConfig(
@@ -143,6 +155,8 @@ class Teacher:
         """Raise DataError if the teacher was not trained on a task like the student's, or does not know its labels."""
         if self.model is None:
             return
+
+        # Its head must predict what the student is to learn: a class for each text, or for each word.
         config = self.config
         heads = self.model.task.heads
         line = f"encoderlab finetune task={config.task.name} init_from={config.teacher}"
@@ -151,6 +165,8 @@ class Teacher:
         if heads.vocabulary or classes is None:
             problem = f"teacher={config.teacher} was not trained on a task like {config.task.name}"
             raise DataError(problem, remedy=remedy)
+
+        # The student has a probability of each of its labels to learn.
         missing = [label for label in data.labels if label not in self.model.labels]
         if missing:
             problem = f"teacher={config.teacher} does not know the label {missing[0]!r}"
@@ -186,9 +202,12 @@ class Teacher:
         config = self.config
         folder = encoder_folder(config.teacher or "", "teacher")
         hashes = {"teacher": weights_hash(folder)}
+
+        # A linear branch changes the logits, so it counts as a part of the teacher.
         if self.model is not None and self.model.branch is not None:
             hashes["teacher"] = " ".join([hashes["teacher"], *(sha256_of(folder / name) for name in BRANCH_FILES)])
         if config.unlabelled is not None:
+            # A data set saved by `datasets` has a fingerprint of its own; any other file is hashed whole.
             path = local_file(config.unlabelled, config.cache).expanduser()
             hashes["unlabelled"] = sha256_of(path / "state.json" if path.is_dir() else path)
         return hashes
@@ -203,6 +222,8 @@ def taught_rows(config: DistillConfig, teacher: Model, student: Model, data: Dat
         return rows
     # The teacher's logits for the labelled rows.
     logits = teacher_logits(teacher, list(data.split("train")), data.labels)
+
+    # The last words of a row that the teacher reads only in part would have no logits.
     few = sum(len(row_logits) < n for row_logits, n in zip(logits, rows.n_targets().tolist(), strict=True))
     if few:
         remedy = f"Set model.max_length to at most {teacher.shape.max_length}, the teacher's"
@@ -226,6 +247,7 @@ def teacher_logits(teacher: Model, examples: Sequence[Example], labels: Sequence
     order = [teacher.labels.index(label) for label in labels]
 
     def by_row(prediction: Prediction, batch: Batch) -> list[np.ndarray]:
+        # A classifier of texts has one output for a row, one of words as many as the row has words.
         logits = prediction.sequence_logits
         counts = np.ones(len(batch), dtype=np.int64)
         if logits is None:
@@ -251,6 +273,7 @@ def teach_vectors(task: TeacherVectors, teacher: Model, compute: Compute) -> Non
 
     Raises SettingError for a student that reads more, or other tokens.
     """
+    # Vectors of tokens can be compared only where both cut a text into the same tokens, and both read all of them.
     if difference := vocabulary_difference(task.tokenizer, teacher.tokenizer):
         problem = (
             f"Student and teacher have different tokenizers, but vectors of tokens need the same one: {difference}"
@@ -265,6 +288,7 @@ def teach_vectors(task: TeacherVectors, teacher: Model, compute: Compute) -> Non
 
 def vectors_by(teacher: Model, pool: nn.Module, compute: Compute) -> Callable[[Batch], TeacherOutputs]:
     """Return a function from a batch to a teacher's vectors of its texts, pooled so, and of its target tokens."""
+    # A copy, because a student that starts from this encoder changes its weights.
     encoder = copy.deepcopy(teacher.network.encoder).to(compute.device).requires_grad_(False)
 
     def vectors(batch: Batch) -> TeacherOutputs:
@@ -285,6 +309,8 @@ def start_student(student: Model, teacher: Model, start: StudentStart) -> None:
     """
     if start is StudentStart.fresh:
         return
+
+    # Weights fit a network of the same widths, and the rows of a table the same tokens.
     config = student.shape
     network = student.network
     _check_fits(config, teacher.shape, start)
@@ -293,9 +319,13 @@ def start_student(student: Model, teacher: Model, start: StudentStart) -> None:
         raise SettingError(problem, remedy="Use tokenizer=as_pretrained, or start=fresh")
     if not network.has_weights:  # to be sharded: the main process gives them to the others
         return
+
+    # The tables are copied in any case, and the layers if they were asked for.
     parts = _tables(config, teacher, len(network.encoder.token_table))
     if start is StudentStart.layers:
         parts |= _layers(config, teacher)
+
+    # A student keeps fresh weights where the teacher has none of that name and shape, such as longer tables.
     own = network.state_dict()
     fitting = {name: weight for name, weight in parts.items() if name in own and own[name].shape == weight.shape}
     network.load_state_dict(fitting, strict=False)
@@ -315,13 +345,18 @@ def projection(table: Tensor, width: int) -> Tensor:
 
 def _tables(config: ModelConfig, teacher: Model, pieces: int) -> dict[str, Tensor]:
     """Return the tables of the teacher's embeddings at the student's width, cut to the rows the student has."""
+    # A narrower student gets those directions that keep most of the teacher's token vectors.
     token = teacher.network.encoder.token_table.detach().float()
     same_width = token.shape[1] == config.d_model
     reduced = torch.eye(config.d_model) if same_width else projection(token, config.d_model)
+
+    # All tables are reduced to the same directions, because a token's rows of them are added.
     rows = {TOKEN_TABLE: pieces, SEGMENT_TABLE: config.segments}
     if config.positions is Positions.learned:
         rows[POSITION_TABLE] = config.reach
     tables = {name: teacher.weights[name][:n].float() @ reduced for name, n in rows.items() if name in teacher.weights}
+
+    # The norm that follows has a weight for each feature, which would mean nothing in other directions.
     norm = [f"encoder.embeddings.norm.{name}" for name in ("weight", "bias")] if same_width else []
     return tables | {name: teacher.weights[name].float() for name in norm if name in teacher.weights}
 
@@ -343,6 +378,8 @@ def _check_fits(config: ModelConfig, teacher: ModelConfig, start: StudentStart) 
     if start is StudentStart.layers and type(teacher) is not type(config):
         problem = f"start=layers: the teacher's layers are those of a {teacher.name}, which the student has not"
         raise SettingError(problem, remedy="Set start=embeddings, or start=fresh to copy nothing")
+
+    # Embeddings can be made narrower, and layers left out; everything else must be the same for layers.
     for name in ("d_model", *(("n_layers", *SAME_SHAPE) if start is StudentStart.layers else ())):
         mine, theirs = (getattr(getattr(one, name), "value", getattr(one, name)) for one in (config, teacher))
         may_be_less = name == "n_layers" or start is StudentStart.embeddings

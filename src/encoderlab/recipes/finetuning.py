@@ -69,9 +69,12 @@ class Finetuning(Recipe):
     def fit(self, prepared: PreparedRun, run: Run) -> Result:
         """Train the model, and keep the better of it and the head alone, or the average of both."""
         training = prepared.training
+
+        # A head that was asked for, or that folds have favoured, is the model without any step.
         if self.head_alone is not None and self.head_alone.chosen is not None:
             result = keep_head_alone(training.model, self.head_alone, self.head_alone.chosen)
         else:
+            # Otherwise the steps are taken, and validation decides between the two where both may be best.
             result = fit(training, run)
             if self.head_alone is not None:
                 result = keep_better(training, self.head_alone, result)
@@ -83,6 +86,8 @@ def _further_texts(model: Model, encoder: Model, data: Data) -> FurtherTexts:
     """Return the texts to learn from besides the labelled rows, as the main process chooses them, and say why."""
     config = cast("FinetuneConfig", model.config)
     processes = model.processes
+
+    # The main process chooses for all, because every process must train on the same rows.
     with processes.main_process_first():  # the others wait for as long as it takes
         chosen = further_texts(config, encoder, data, model.compute) if processes.is_main else None
     further = processes.broadcast_from_main(lambda: chosen)
@@ -103,8 +108,12 @@ def wants_linear_head(model: Model, data: Data) -> bool:
     # Of a model that is to be sharded only the main process has weights, so the others cannot compute its vectors.
     if not config.task.one_class_per_text or is_sharded(config.training, model.processes):
         return False
+
+    # Pairs that are read separately: as long as a linear model on their vectors takes little time.
     if model.network.separates_pairs:
         return len(data.split("train")) <= MOST_FROZEN_ROWS
+
+    # Single texts: many classes with few rows, and a head that reads vectors which already stand for sentences.
     reads_sentence_vectors = model.shape.pooling in OF_ALL_TOKENS or model.first_token_is_trained
     if len(model.labels) < MANY_LABELS or not reads_sentence_vectors:
         return False

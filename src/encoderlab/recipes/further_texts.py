@@ -77,6 +77,8 @@ class FurtherTexts:
             return rows
         more = model.task.rows(tokenize_examples(self.texts, model.tokenizer), self.classes)
         together = followed_by(cast("ExampleRows", rows), more)
+
+        # Weights that are all the same would change nothing, so the rows have none.
         weights = None
         if set(self.weights) != {1.0}:
             weights = np.array([1.0] * len(rows) + self.weights, np.float32)
@@ -160,13 +162,19 @@ def _add_names(found: FurtherTexts, encoder: Model, labelled: Labelled, labels: 
     """Add the names of the labels to the texts if they say what the labelled rows are about; return their vectors."""
     names = [name_in_words(label) for label in labels]
     none = Labelled(labelled.vectors[:0], labelled.classes[:0])
+
+    # Names that are numbers or codes say nothing, and two equal ones would contradict each other.
     worded = np.array([bool(_WORD.search(name)) for name in names])
     if worded.mean() < MOSTLY_WORDS or len(set(names)) < len(names):
         return none
+
+    # They help where the encoder already sees a name near the rows of its label, which the labelled rows can tell.
     vectors = encoder.vectors(encoder.rows([TextExample(name) for name in names]), normalize=True)
     kappa = kappa_of_names(labelled, vectors)
     if kappa < LEAST_KAPPA_OF_NAMES:
         return none
+
+    # A few names that are no words are left out, and the others become rows.
     ids = np.flatnonzero(worded)
     _add(found, [TextExample(names[id_]) for id_ in ids], ids, 1.0)
     why = f"the nearest name predicts labelled rows, kappa {kappa:.2f}"
@@ -194,15 +202,19 @@ def _self_labelled(
     """Return those of the unlabelled `texts` that self-training labels and their classes, none if that does not help,
     and a note on what was done.
     """
+    # Labels of its own must be judged on rows held out of each class, so a class needs two.
     none = np.empty(0, np.int64)
     counts = np.unique(labelled.classes, return_counts=True)[1]
     if not texts or counts.min() < 2:
         why = "each label needs two rows" if texts else "all are blank or among the run's own rows"
         return [], none, f"No unlabelled text is trained on: {why}"
 
+    # The encoder reads as many texts as it can in little time.
     looked_at = _evenly(texts)
     others = np.asarray(cached_vectors(encoder, _as_split(looked_at), config.cache))
     known = labelled.followed_by(names)
+
+    # Labelled rows say whether such labels help, on validation if there is any, before they are given.
     with quietly():
         if data.has_validation:
             validation = data.split("validation")
@@ -211,6 +223,8 @@ def _self_labelled(
         else:
             judgement = judged_by_folds(labelled, others, names, config.seed)
         rows, given = self_label(known, others)
+
+    # The note says what was decided in either case, because these texts were named to be used.
     candidates = counted(len(looked_at), "unlabelled text")
     if len(looked_at) < len(texts):
         candidates = f"{len(looked_at):,} of the {len(texts):,} unlabelled texts, evenly spaced,"
@@ -227,6 +241,8 @@ def _unlabelled_texts(config: FinetuneConfig, data: Data) -> list[Example]:
     texts = [] if config.unlabelled is None else unlabelled_texts(config.unlabelled, config, data)
     if data.unlabelled is not None:
         texts += with_text(data.unlabelled)
+
+    # A text that is scored must not be trained on, not even without its label.
     seen = {key_of(example) for split in data.by_name.values() for example in split}
     new = []
     for text in texts:
@@ -239,8 +255,11 @@ def _unlabelled_texts(config: FinetuneConfig, data: Data) -> list[Example]:
 
 def _evenly(texts: Sequence[Example]) -> list[Example]:
     """Return as many of the texts, evenly spaced, as an encoder reads in little time."""
+    # The time of an encoder grows with the characters, so their mean number says how many texts it can read.
     characters = sum(len(text_of(text)) for text in texts)
     most = min(MOST_FROZEN_ROWS, len(texts) * MOST_FROZEN_CHARACTERS // max(characters, 1))
+
+    # They come from all parts of the file, which is often sorted.
     chosen = np.unique(np.linspace(0, len(texts) - 1, min(len(texts), max(most, 1))).astype(np.int64))
     return [texts[row] for row in chosen]
 
@@ -295,6 +314,8 @@ def self_label(labelled: Labelled, others: np.ndarray) -> tuple[np.ndarray, np.n
     """Return which of the unlabelled `others`, [texts, features], the regression labels, and the class of each."""
     model = fitted(labelled)
     most = min(FOR_EACH_CLASS * len(model.classes_), MOST_OF_TEXTS * len(others))
+
+    # The first guesses are the least certain, so each round labels more texts, and labels all of them anew.
     for number in range(1, ROUNDS + 1):
         rows, given = _surest(model, others, most * number / ROUNDS)
         model = fitted(labelled, Labelled(others[rows], given))
@@ -307,6 +328,8 @@ def _surest(model: LogisticRegression, others: np.ndarray, n: float) -> tuple[np
     """
     probabilities = model.predict_proba(others)
     predicted = probabilities.argmax(1)
+
+    # They are taken by class, because the surest of all texts are often those of a single one.
     rows = []
     for class_ in range(probabilities.shape[1]):
         members = np.flatnonzero(predicted == class_)
@@ -321,6 +344,7 @@ def fitted(labelled: Labelled, own: Labelled | None = None) -> LogisticRegressio
     """Return logistic regression fitted to labelled rows, and to others with its own labels."""
     weights = np.ones(len(labelled))
     if own is not None:
+        # Its own labels may be wrong, so they weigh less.
         labelled = labelled.followed_by(own)
         weights = np.concatenate([weights, np.full(len(own), WEIGHT)])
     return logistic_regression(labelled.vectors, labelled.classes, weights)
@@ -339,6 +363,7 @@ def judged_by_folds(labelled: Labelled, others: np.ndarray, further: Labelled, s
     """
     from sklearn.model_selection import StratifiedKFold
 
+    # Each fold must hold out a row of every class, and leave one to learn from.
     classes = labelled.classes
     folds = min(FOLDS, int(np.unique(classes, return_counts=True)[1].min()))
     without = np.empty_like(classes)
@@ -351,6 +376,7 @@ def judged_by_folds(labelled: Labelled, others: np.ndarray, further: Labelled, s
 
 def _predicted(tested: np.ndarray, labelled: Labelled, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return what the regression predicts for the tested vectors, without and with its own labels."""
+    # Labels are given anew here, because the regression must not have seen the tested rows.
     rows, given = self_label(labelled, others)
     models = (fitted(labelled), fitted(labelled, Labelled(others[rows], given)))
     without, with_own_labels = (np.asarray(model.predict(tested)) for model in models)

@@ -90,10 +90,14 @@ def keep_better(training: Training, head_alone: HeadAlone, result: Result) -> Re
     validation = training.validation
     alone = head_alone.scores
     assert validation is not None and alone is not None, "the head alone was to be compared on it"
+
+    # Both are scored on the same rows. The main process compares them for all, so that no two disagree.
     name = model.task.main_score
     finetuned = model.evaluate_predictions(validation)
     seed = model.config.seed
     comparison = model.processes.broadcast_from_main(lambda: Comparison.of(alone, finetuned, name, seed))
+
+    # Where the scores are level, the losses decide, and a model between the two may have the least.
     decided_by_loss = comparison.is_tie and not model.network.separates_pairs
     weights = {FINETUNED: weights_of(model.network), HEAD_ALONE: head_alone.weights}
     if decided_by_loss:
@@ -101,6 +105,8 @@ def keep_better(training: Training, head_alone: HeadAlone, result: Result) -> Re
         load_trained(model.network, weights[AVERAGE])
         scores = {FINETUNED: finetuned, HEAD_ALONE: alone, AVERAGE: model.evaluate_predictions(validation)}
         comparison = replace(comparison, losses={which: _loss(of_which) for which, of_which in scores.items()})
+
+    # The weights that are better go into the model, and the result says which they are.
     kept = model.processes.broadcast_from_main(
         lambda: comparison.kept(pairs_are_separate=model.network.separates_pairs)
     )
@@ -176,6 +182,8 @@ def _first_answer(training: Training, head_alone: HeadAlone) -> str:
     model = training.model
     name = model.task.main_score
     score = f"{words_of(name)} {head_alone.scores.values[name]:.3f} on {len(training.validation):,} validation rows"
+
+    # The first answer is there in seconds, so it also says how long the next one takes.
     settings = model.config.training
     length = f"at most {settings.budget}"
     if settings.budget is None:
@@ -212,6 +220,8 @@ def fit_head_alone(training: Training, chosen: dict[str, Any] | None = None) -> 
     it was `chosen` already, with its scores on validation.
     """
     started = time.perf_counter()
+
+    # A copy gets this head, because the steps are to start from the model as it is.
     alone = _copy(training.model)
     set_linear_head(alone, cast("ExampleRows", training.rows), training.label_weights, tuned=True)
     scores = None
@@ -349,6 +359,8 @@ def _takes_seconds(model: Model, train: ExampleRows) -> bool:
     training = model.config.training
     if training.epochs is None or training.budget is not None or model.processes.size > 1:
         return False
+
+    # The time grows with the tokens that are read, and with the weights of the layers that read them.
     tokens = int(np.minimum(train.lengths, model.task.max_length).sum()) * training.epochs
     return tokens * model.network.parameters_by_part()["layers"] <= MOST_WORK
 
@@ -362,6 +374,8 @@ def _by_folds(
     assert train.targets is not None and train.targets.of_rows is not None
     model = training.model
     classes = train.targets.of_rows
+
+    # Each model predicts the rows that it has not seen, until every row has a prediction by both.
     predicted = {which: np.empty(len(classes), np.int64) for which in (HEAD_ALONE, FINETUNED)}
     chances = {which: np.empty((len(classes), len(model.labels))) for which in predicted}
     with torch.random.fork_rng():  # the run draws what it would draw without the folds
@@ -369,6 +383,8 @@ def _by_folds(
             for which, scores in _fold(training, train, own, others, starts_linear=starts_linear).items():
                 assert isinstance(scores, ClassificationScores) and scores.probabilities is not None
                 predicted[which][others], chances[which][others] = scores.predicted, scores.probabilities
+
+    # The folds have predicted each row once, so they are scored together, as one split.
     _, positive = model.config.task.two_class_rule(model.labels)
     name = model.task.main_score
     alone, finetuned = (

@@ -43,9 +43,15 @@ def decide_how_to_compute(training: Training, requested: RequestedRun) -> None:
     """
     model = training.model
     training.micro_batches = micro_batch_count(model.config, requested, model.processes)
+
+    # A row of the token table that no text has costs time and memory in each step, and learns nothing.
     training.token_rows = choose_token_rows(training)
+
+    # What is left of the weights that the run trains is read from disk into memory.
     if not is_sharded(model.config.training, model.processes):
         leave_files(model.network, model.config.cache)
+
+    # Speed is measured last, because all that was decided above changes it.
     model.compute = fastest_compute(training, resumed=requested.is_resumed)
 
 
@@ -68,6 +74,8 @@ def choose_token_rows(training: Training) -> str:
         return "all rows of the token table are trained: its weights are sharded"
     if isinstance(training.rows, RowStream):
         return "all rows of the token table are trained: the texts of a stream are not known beforehand"
+
+    # A fit also reads the validation rows, so their tokens stay in the table.
     read = [training.rows] if training.validation is None else [training.rows, training.validation]
     texts = chain.from_iterable(rows.token_ids() for rows in read)
     return train_occurring_rows(model.network, texts, model.tokenizer.special_ids, model.config.cache)
@@ -94,9 +102,12 @@ def compile_if_it_pays(training: Training) -> str:
     processes = model.processes
     if is_sharded(settings, processes):
         return "not compiled (its weights are sharded)"
+
+    # Compiling takes up to a minute, so it pays if the run without it takes much longer.
     if settings.budget is not None:
         seconds = seconds_of(settings.budget)
     else:
+        # The first epoch stands for all: how many tokens each process would read at its length.
         lengths = train.epoch(model.config.seed, 0).lengths
         tokens = int(np.minimum(lengths, model.task.max_length).sum())
         steps = total_steps(settings, len(train))

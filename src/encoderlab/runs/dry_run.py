@@ -44,6 +44,8 @@ def estimate(training: Training, rows: Mapping[str, Rows]) -> None:
     evaluations = 0
     if "validation" in rows:
         evaluations = -(-steps // (settings.evaluate_every or per_epoch))
+
+    # Validation is scored at each evaluation, and each split once more in the end.
     scored = evaluations * len(rows.get("validation", ()))
     scored += sum(len(split_rows) for name, split_rows in rows.items() if name != "train")
     scoring = SCORING * scored * per_step / min(settings.batch_size, n_rows)
@@ -94,8 +96,12 @@ def _seconds_per_step(training: Training) -> float:
     for step in state.remaining_steps():
         step.numbers()  # waits for the device
         times.append(time.perf_counter())
+
+        # The first steps are slower; a few after them say enough.
         timed = times[WARM_UP:]
         enough = len(timed) > TIMED or (len(timed) > 1 and timed[-1] - timed[0] > TIMED_SECONDS)
+
+        # All processes have to stop after the same step.
         if training.model.processes.broadcast_from_main(lambda enough=enough: enough):
             break
     return float(np.diff(times)[min(WARM_UP, len(times) - 2) :].mean())

@@ -135,6 +135,8 @@ def _score_and_record(training: Training, progress: Progress, journal: Journal) 
     assert training.validation is not None
     scores = model.evaluate(training.validation)
     main_score = model.task.main_score
+
+    # The record keeps the highest score, so a score of which the least is best changes its sign.
     sign = -1.0 if is_lower_better(main_score) else 1.0
     learned = has_learned(scores, training.label_weights, progress, model.config.training.warmup)
     progress.record_evaluation(sign * scores.values[main_score], scores.values["loss"], learned=learned)
@@ -147,6 +149,7 @@ def has_learned(scores: SplitScores, weights: LabelWeights | None, progress: Pro
 
     Runs of 40 and 60 steps ended by patience while they still predicted one label for every row.
     """
+    # Where that loss is unknown, the end of the warmup has to do.
     frequency_loss = scores.loss_of_frequencies(None if weights is None else weights.double().cpu().numpy())
     has_fallen = frequency_loss is None or scores.values["loss"] < FALLEN * frequency_loss
     return has_fallen and progress.step > warmup * progress.total
@@ -172,6 +175,8 @@ def _journal(model: Model, run: Run, state: TrainState) -> Journal:
     if not model.processes.is_main:
         return Journal(Path(os.devnull), log_every, state.per_epoch, state.progress)
     events = run.events_folder if model.config.tensorboard else None
+
+    # A run that once logged less often has longer gaps between its lines, in which none is lost.
     between = max(log_every, run.most_between_logged_steps)
     return Journal(run.metrics_file, log_every, state.per_epoch, state.progress, events, between)
 
@@ -202,6 +207,7 @@ def _keep_weights(model: Model, run: Run, state: TrainState) -> tuple[dict[str, 
 
 def _load(model: Model, run: Run, state: TrainState, step: int) -> bool:
     """Put the weights of that step's checkpoint into the model; return False if it is missing or damaged."""
+    # The main process reads the file, and all must agree on whether it could, because all go on from there.
     weights: dict[str, Tensor] = {}
     if model.processes.is_main:
         with suppress(DataError):
@@ -269,6 +275,7 @@ class TrainState:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state, complete on the main process, as plain values. Raises as `NonFiniteGuard.read` does."""
+        # A step that was not finite, and has not been noticed yet, must not be saved.
         self.learner.guard.read()
         state = {
             "step": self.progress.step,
@@ -324,6 +331,7 @@ class _SavedSteps:
 
     def resume(self) -> None:
         """Load the newest intact checkpoint, if there is one. Raises DataError if it is not one of this run."""
+        # What a kill left goes first. Then all processes get the newest checkpoint that the main one has verified.
         processes = self.state.processes
         if processes.is_main:
             checkpoints.clear_unfinished(self.folder)
@@ -332,6 +340,8 @@ class _SavedSteps:
             if not processes.is_main:  # the main process draws what a single one would
                 checkpoints.seed_dropout(self.state.model.config.seed, 0, processes)
             return
+
+        # A checkpoint that does not fit was written by other code, or with other settings.
         state = processes.broadcast_from_main(lambda: checkpoints.read_state(checkpoint))
         try:
             weights = checkpoints.read_weights(checkpoint) if processes.is_main else {}
@@ -349,6 +359,8 @@ class _SavedSteps:
         progress = self.state.progress
         if self.last == progress.step:
             return
+
+        # Of a sharded network each process has a part, so all of them gather what the main one writes.
         state = self.state.state_dict()
         weights = self.state.distributed.weights()
         if self.state.processes.is_main:

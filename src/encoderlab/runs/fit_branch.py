@@ -131,8 +131,12 @@ def fit_linear(
 def _as_branch(task: Task, fitted: NGramModel) -> FittedLinear:
     """Return a linear model in the units of a task, as small as a branch must be."""
     linear = fitted.model
+
+    # A branch is added to the outputs of the network, which are scaled numbers.
     if isinstance(task, Regression):
         linear = in_units(linear, task.mean, task.unit)
+
+    # The n-grams that matter least are left out, because the branch is saved with the model.
     kept = small(linear)
     n_ngrams = len(kept.tfidf.vocabulary)
     facts = {
@@ -146,6 +150,7 @@ def _as_branch(task: Task, fitted: NGramModel) -> FittedLinear:
 
 def _predicted_by_folds(train: Split, fitted: NGramModel, out_of_fold: OutOfFold) -> HeldOut:
     """Return what linear models of the same setting predict of the folds that they were fitted without."""
+    # The setting was chosen on all rows, and only the weights are fitted to each fold anew.
     model = fitted.model
     rows = [texts_of(example) for example in train]
     outputs = np.empty_like(out_of_fold.logits)
@@ -178,6 +183,8 @@ def choose_branch(
     kind = cast("Kind", task.heads.sequence_target)
     set_weight = cast("TextTaskConfig", task.config).linear_weight
     facts = linear.facts | {"weight": set_weight or 0.0, "chosen_on": None}
+
+    # Without enough rows that neither model has seen, there is a branch only if its weight was set.
     if held_out is None or len(held_out.targets) < LEAST_ROWS:
         branch = None if set_weight is None else LinearBranch(linear.model, set_weight, 1.0, facts)
         return branch, facts
@@ -195,6 +202,8 @@ def choose_branch(
     gains = losses_of(kind, logits * alone, targets) - losses_of(kind, together * scale, targets)
     error = float(gains.std(ddof=1)) / len(gains) ** 0.5
     facts |= {"chosen_on": held_out.source, "loss_gain": float(gains.mean()), "loss_gain_standard_error": error}
+
+    # A gain within its standard errors may be chance, and a branch takes time at each prediction.
     is_better = gains.mean() > EVIDENCE[held_out.source] * error
     if set_weight is None and not is_better:
         return None, facts | {"best_weight": weight}
@@ -219,8 +228,12 @@ def parts(
     for split in both:
         outputs = outputs_of(model.branch.model, rows[split].examples or ())
         linear = _scores_of(task, outputs, network[split])
+
+        # Validation comes before the splits whose labels its thresholds decide.
         if split == "validation":
             task = task.fitted_on(linear)
+
+        # The gain is positive where both together are better, whichever way the score counts.
         difference = paired_difference([both[split]], [network[split]], name, model.config.seed)
         interval = difference.interval
         by_split[split] = {

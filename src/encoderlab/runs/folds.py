@@ -46,6 +46,7 @@ def cross_validate(
         first = _settings_of_fold(config, 1, dry_run=True)
         return train(first, processes)
 
+    # The folder of all folds records the hardware, too, and each fold sets it up again for itself.
     training = config.training
     compute = set_up_compute(
         training.device,
@@ -62,9 +63,13 @@ def cross_validate(
             task = config.task
         shared = replace(config, task=task)
         staying = replace(processes, stay=True)  # for the next fold
+
+        # A run for each fold, in a folder inside this one. Finished ones are kept.
         runs = []
         for number in range(1, (config.folds or 0) + 1):
             runs.append(_fold_run(shared, run, number, train, staying))
+
+        # The main process adds up the folds, for which it needs no other.
         processes.leave()
         if processes.is_main:
             report_folds(run, data, folded, runs)
@@ -73,11 +78,14 @@ def cross_validate(
 
 def _whole(config: RunConfig) -> tuple[Data, Folded]:
     """Return all tested rows, as the only split, and the fold of each. Raises DataError for too few rows."""
+    # Reading any fold divides the rows, so the first one tells where all of them are.
     data = replace(config.dataset, fold=f"1/{config.folds}").load(config.cache, config.task.target)
     assert data.folded is not None
     unused = data.origin["unused_test_rows"]
     if unused:
         print_lines(f"the test split ({unused:,} rows) is not used, because folds are made of the training rows")
+
+    # For the record of the whole, the rows are one split, of which each row is predicted once.
     whole = Data({OUT_OF_FOLD: data.folded.whole}, data.labels, {**data.origin, "fold": None})
     return whole, data.folded
 
@@ -94,6 +102,8 @@ def _fold_run(config: AnyRunConfig, run: Run, number: int, train: Train[AnyRunCo
     """Return the finished run of a fold; an interrupted one is resumed with its own settings."""
     stop_if_interrupted(processes)
     fold_run = Run(run.fold(number))
+
+    # All processes must skip the same folds, so the main one looks.
     finished = processes.broadcast_from_main(lambda: fold_run.finished)
     print_lines("", f"fold {number} of {config.folds}{f' is finished: {fold_run.folder}' if finished else ''}")
     if finished:

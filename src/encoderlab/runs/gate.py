@@ -30,6 +30,8 @@ def open_older(config: EvalConfig, model: Model) -> Model | None:
             problem = f"allowed_drop={config.allowed_drop:g} needs a model to compare with"
             raise SettingError(problem, remedy="Set against=RUN to the older one")
         return None
+
+    # Both must have predictions to be compared.
     if model.config.task.of_documents:
         problem = f"against={config.against} needs a model with predictions, and {config.run} is a pretrained encoder"
         raise SettingError(problem, remedy="Finetune both, or compare their reports with encoderlab compare")
@@ -38,6 +40,8 @@ def open_older(config: EvalConfig, model: Model) -> Model | None:
     if older.config.task.of_encoder_alone:
         problem = f"against={config.against} is an encoder without a head, which predicts nothing"
         raise SettingError(problem, remedy="Name a model that was trained on the task")
+
+    # They must be predictions of the same thing: the same kind of target, columns, and labels that both know.
     if (_kind(older), older.origin.paired) != (_kind(model), model.origin.paired):
         problem = f"against={config.against} predicts something else than {config.run}"
         raise SettingError(problem, allowed="a model of the same kind of task, for the same columns")
@@ -59,6 +63,8 @@ def compared(config: EvalConfig, older: Model, split: Split, scores: PredictionS
     is that of the paired bootstrap. `passed` is None if no drop was named.
     """
     name = scores.main_score
+
+    # The older model's score follows from the lead, which is positive where the newer one is better.
     lead, bounds = scores.lead_over(_predicted(older, split, scores), seed)
     sign = -1.0 if is_lower_better(name) else 1.0
     allowed = config.allowed_drop
@@ -76,6 +82,8 @@ def compared(config: EvalConfig, older: Model, split: Split, scores: PredictionS
 def _predicted(older: Model, split: Split, scores: PredictionScores) -> Any:
     """Return the predictions of the `older` model for all rows of a split, in the label ids of the newer model's."""
     predictions = older.predictions(list(split))
+
+    # Labels are compared by name, because each model numbers them in its own order.
     names = getattr(scores, "label_names", [])
     ids = {name: place for place, name in enumerate(names)}
     if older.config.task.of_words:

@@ -104,6 +104,8 @@ class Journal:
         self.progress = progress
         self._path = path
         self._between = between or log_every
+
+        # A resumed run takes steps again, so their lines go first. What is missing after that is missing for good.
         _drop_lines_beyond(path, progress)
         self._lost_evaluations = self._lost_evaluation()
         for first, last in self.missing_steps():
@@ -114,6 +116,8 @@ class Journal:
             from torch.utils.tensorboard import SummaryWriter
 
             self._events = SummaryWriter(str(events), purge_step=progress.step + 1)  # a resumed run repeats later steps
+
+        # What a person sees, and the clock, which runs from here on.
         self._bar: tqdm[Any] | None = None  # from the first step on, which says of how many it is
         self._shown: dict[str, str] = {}
         self._last = time.perf_counter()
@@ -134,6 +138,8 @@ class Journal:
         if self._bar is None:
             self._bar = progress_bar("training", "steps", step.expected_total, initial=step.number - 1)
         self._bar.total = step.expected_total
+
+        # A step's numbers are on the device, and reading them waits for it, so that happens now and then.
         if step.number == 1 or step.number % self.log_every == 0:
             numbers = step.numbers()
             self._read_clock()
@@ -205,6 +211,8 @@ class Journal:
         self._write("evaluation", split=split, seconds=round(progress.seconds, 4), **scores.values)
         self._shown[score] = f"{scores.values[score]:.4f}"
         numbers = f"{score} {scores.values[score]:.4f}, loss {scores.values['loss']:.4f}"
+
+        # The time left is that of the steps alone, at their mean speed so far.
         left = progress.seconds / progress.step * (progress.total - progress.step)
         ending = f"; about {in_words(left)} left" if left >= 1 else ""
         tqdm.write(f"step {progress.step:,} of {progress.total:,}: {split} {numbers}{ending}", file=sys.stderr)
@@ -221,6 +229,7 @@ class Journal:
         return {name: round(count / seconds, 1) for name, count in counts.items()}
 
     def _write(self, kind: str, **line: Any) -> None:
+        # Each line is handed to the system at once, so that a kill of the process loses none.
         step = self.progress.step
         line = {"kind": kind, "step": step, "epoch": round(step / self.per_epoch, 4), **line}
         self._file.write(json.dumps(line) + "\n")
@@ -239,6 +248,7 @@ def note_on_gap(gap: tuple[int, int]) -> str:
 
 def _drop_lines_beyond(path: Path, progress: Progress) -> None:
     """Keep in the journal only the lines up to `progress`; one that a kill or a loss of power damaged is dropped."""
+    # Each kind of line has its own last step, because a run may have stopped before its evaluation.
     lines = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
     last = {"step": progress.step, "evaluation": progress.evaluated}
     kept = []
@@ -247,6 +257,8 @@ def _drop_lines_beyond(path: Path, progress: Progress) -> None:
             entry = json_of(line)
             if line.endswith(b"}\n") and entry["step"] <= last[entry["kind"]]:
                 kept.append(line)
+
+    # The file is replaced as a whole, and only if a line goes.
     if kept != lines:
         with atomic_write(path) as temporary:
             temporary.write_bytes(b"".join(kept))

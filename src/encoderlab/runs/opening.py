@@ -39,10 +39,13 @@ def open_run(
     def opened() -> AbstractContextManager[Run]:
         if record is None:
             return Run.new(config.run_dir, config.command, config.task.name)
+
+        # A resumed run must read what it has read before, which is checked before its folder changes.
         run = Run(config.resume or "")
         _refuse_changed_data(run, record, config, {**data.fingerprints(), **(fingerprints or {})})
         return run.reopened(config.command)
 
+    # Only the main process holds the lock, and writes. What the run starts with is on disk before its first step.
     with processes.entered_by_main(opened) as run:
         if processes.is_main:
             run.record = record_start(
@@ -60,6 +63,7 @@ def open_run(
 
 def _refuse_changed_data(run: Run, record: Record, config: RunConfig, fingerprints: Mapping[str, str]) -> None:
     """Raise DataError if rows or files are not those that the run was started with."""
+    # Splits and files are compared by name, and each by what was in it.
     environment = record.environment
     before = {name: split.get("fingerprint") for name, split in environment["dataset"]["splits"].items()}
     before |= environment.get("files", {})

@@ -96,6 +96,8 @@ def parsed(path: Path, parse: Callable[[], Any]) -> Any:
 def _environment(text: str) -> dict[str, Any]:
     """Return the content of environment.json. Raises ValueError or TypeError if it is damaged."""
     record = dict(json_of(text))
+
+    # Everything that is read of it later is checked here, so that a damaged file is one error, said early.
     data = record.get("dataset")
     splits = [] if data is None else data["splits"].values()
     starts = [record, *record.get("resumed", [])]
@@ -155,11 +157,14 @@ def record_start(
         environment["files"] = dict(fingerprints)
     if notes:
         environment["notes"] = notes  # on what was decided, which a resumed run reports too
+
+    # A resumed run keeps its beginning, and adds what may have changed since.
     if before is not None:
         again = {key: environment[key] for key in RECORDED_AGAIN if key in environment}
         started = before.environment
         environment = started | {"resumed": [*started.get("resumed", []), again]}
 
+    # The settings are written last, because a folder without them is no run yet.
     in_json = json.dumps(environment, indent=2, ensure_ascii=False, default=str) + "\n"
     in_yaml = yaml.safe_dump(settings_to_dict(config), sort_keys=False, allow_unicode=True)
     atomic_write_text(folder / ENVIRONMENT, in_json)

@@ -107,10 +107,15 @@ def requested_run(config: RunConfig, processes: Processes, explicit: Collection[
     `run_dir` is named. Raises SettingError if the run is finished or was started with other settings, or the folder of
     a new run is not free; DataError if there is no such run.
     """
+    # Only what was typed is compared with a resumed run; the rest of a composed config is defaults.
     if explicit is None and config.overrides is not None:
         explicit = {override.partition("=")[0].lstrip("+~") for override in config.overrides}
+
+    # A cross-validation is many runs, so starting it again in its folder goes on with those that are left.
     if config.folds is not None and config.resume is None and config.run_dir is not None:
         config = replace(config, resume=AUTO, dry_run=False)  # a dry run takes the first fold, see `run_training`
+
+    # The main process finds the run for all, because one that looks later may find another.
     return processes.broadcast_from_main(lambda: _requested(config, explicit, processes))
 
 
@@ -134,9 +139,12 @@ def check_request(config: RunConfig, processes: Processes) -> None:
     """Raise SettingError for a task that another command trains, a missing tracker, or processes that cannot train it
     as set.
     """
+    # What has to be imported is imported now, and not after the steps.
     check_trackers(config)
     task = config.task
     task.own_functions()
+
+    # The command must suit the task, because it decides which settings there are.
     command = config.command
     if command == "pretrain" and task.command != "pretrain":
         problem = f"task={task.name} needs labels, which pretraining does not use"

@@ -110,6 +110,8 @@ def _refuse_edited(run: Run, settings: Mapping[str, Any]) -> None:
     if differing:
         both = ", ".join(f"{name}={settings.get(name)} (the run: {began_with.get(name)})" for name in differing)
         problem = f"{run.config_file} has been edited since the run was started: {both}"
+
+        # The remedy is a line to paste, if every one of these settings may be changed by one.
         settable = [name for name in differing if name in MAY_CHANGE]
         remedy = "Put back what it was, or start a new run"
         if settable == differing:
@@ -121,6 +123,7 @@ def _refuse_edited(run: Run, settings: Mapping[str, Any]) -> None:
 
 def _check_unfinished(run: Run, command: str) -> None:
     """Raise SettingError if the run is finished or was started by another command."""
+    # Each command has settings of its own, so the one that began a run is the one to resume it.
     started_by = run.record.command
     if started_by != command:
         remedy = f"Run encoderlab {started_by} resume=..." if started_by in TRAINING_COMMANDS else ""
@@ -181,6 +184,7 @@ def _apply(recorded: RunConfig, changed: Mapping[str, Any], config: RunConfig, r
 
 def _is_explicit(key: str, explicit: Collection[str] | None) -> bool:
     """Return whether a setting was typed: by its name, its group, or perhaps in an experiment; None: all were."""
+    # An experiment or a file of settings may have set any of them.
     if explicit is None or not {"experiment", "config"}.isdisjoint(explicit):
         return True
     return any(f"{key}.".startswith(f"{name}.") for name in explicit)

@@ -229,6 +229,7 @@ class Run:
         """Lock the folder for this process, however that ends. After an error, print how to resume what is worth it,
         and explain a file that cannot be written.
         """
+        # A run and a second process in its folder would destroy each other's files.
         was_there = False
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -241,9 +242,12 @@ class Run:
         except BrokenPipeError:  # the reader of the output is gone, which has nothing to do with the folder
             raise
         except BaseException as error:
+            # What was done is not lost, whatever the error is, so the command to resume comes first.
             if self.worth_resuming and not self.finished and not self.is_nested:
                 resume = f"encoderlab {command} resume={shlex.quote(str(self.folder))}"
                 print(f"Progress saved. Resume with: {resume}", file=sys.stderr)
+
+            # An error of the file system is explained here, where the folder is known.
             if not isinstance(error, OSError):
                 raise
             if was_there and isinstance(error, FileNotFoundError) and not self.folder.is_dir():
@@ -262,6 +266,8 @@ def check_free(run_dir: str | None) -> None:
     run = Run(run_dir or "")
     if not run_dir or not run.folder.exists():
         return
+
+    # A folder without settings is no run yet: a kill may leave a lock, or the first of its records.
     began = run.config_file.exists()
     remains = (run.folder / LOCK,) if began else (run.folder / LOCK, run.environment_file)
     held = run.folder.iterdir() if run.folder.is_dir() else [run.folder]

@@ -159,6 +159,7 @@ def settle_length(shape: ModelConfig, task: TaskConfig, facts: Facts) -> tuple[M
         length = PRETRAINING_LENGTH if facts.start_shape is None else facts.start_shape.reach
         why = "the default for documents, or the length of the pretrained encoder"
     else:
+        # A few very long rows would slow down every step, so the length covers nearly all rows, and not all.
         longest = LONGEST_FROM_SCRATCH if facts.start_shape is None else facts.start_shape.reach
         lengths = facts.row_lengths(task, longest)
         needed = int(np.percentile(lengths, COVERED, method="higher"))
@@ -175,6 +176,7 @@ def settle_few_rows(
     A few rows are batched at random, because three batches by length would hold the same rows in each epoch. The
     embeddings and the lowest quarter of the layers stay as they are.
     """
+    # Both decisions are about pretrained encoders; a run from scratch has nothing to keep.
     few = False
     rare = 0
     if facts.start_shape is not None and task.one_class_per_text:
@@ -198,6 +200,8 @@ def _few_rows_notes(
     if training.freeze_layers:
         layers = f"{training.freeze_layers} of {shape.n_layers} layers"
         frozen = f"the embeddings and {layers} stay as pretrained (training.freeze_layers)"
+
+    # Few rows are told of only as far as the run differs from one on many.
     if _trains_on_few_rows(training, task, facts):
         kept = "none are held out for validation, and the last weights are kept (training.min_validation_rows)"
         if not facts.is_tested:
@@ -270,6 +274,8 @@ def few_rare_rows(training: TrainingConfig, facts: Facts) -> int:
         return 0
     counts = facts.survey["train"].labels
     rare = sum(counts.values()) - max(counts.values())
+
+    # The same measure as for few rows, here of those that the model has to find.
     enough = can_choose_by(training, round(VALIDATION_FRACTION * rare), len(facts.labels))
     return rare if not enough and is_uneven(facts.labels, counts) else 0
 
@@ -282,12 +288,16 @@ def settle_epochs(
     Windows do not change the number of epochs: a row is one example, however much of it is read.
     """
     n_tokens = int(np.minimum(lengths, max_length).sum())
+
+    # By the number of rows and their length; a run of many labels is longer, because each of them has few rows.
     epochs = resolve_by_rows(training, len(lengths), n_tokens, task.length_factor).epochs
     if epochs is not None and len(facts.labels) >= MANY_LABELS:
         factor = max(task.length_factor, training.many_labels_passes)
         longer = resolve_by_rows(training, len(lengths), n_tokens, factor).epochs
         assert longer is not None, "neither steps nor a budget decide"
         epochs = min(longer, max(epochs, ENOUGH_EPOCHS))
+
+    # How often it is evaluated depends on the length that was decided.
     return resolve_by_rows(replace(training, epochs=epochs), len(lengths), n_tokens)
 
 
@@ -315,6 +325,8 @@ def settle_learning_rate(
     elif task.one_class_per_text and len(facts.labels) >= MANY_LABELS:
         peak *= PEAK_OF_MANY_LABELS
         suits += f", and {len(facts.labels)} labels"
+
+    # Two digits, as a person would set it.
     peak = float(f"{peak:.1e}")
     return replace(training, learning_rate=peak), [f"training.learning_rate={peak:g}, suited to {suits}"]
 
@@ -336,6 +348,7 @@ def settle_micro_batches(
     training: TrainingConfig, task: TaskConfig, shape: ModelConfig, facts: Facts, lengths: np.ndarray
 ) -> TrainingConfig:
     """Decide in how many micro-batches a batch is computed at first; a GPU takes more when its memory runs out."""
+    # A task that compares the rows of a micro-batch decides, then the setting, then the memory of the device.
     accumulate = task.n_micro_batches(training) or training.accumulate
     if accumulate is None:
         longest = int(lengths.max())

@@ -53,6 +53,8 @@ def fastest_compute(training: Training, *, resumed: bool) -> Compute:
     model = training.model
     compute = model.compute
     choices = _choices(model.config.training, compute)
+
+    # A resumed run keeps its choice, because another one rounds differently.
     if resumed or len(choices) < 2 or not _can_be_timed(training):
         return compute
     seconds = _seconds_of_steps(training, choices)
@@ -65,6 +67,8 @@ def fastest_compute(training: Training, *, resumed: bool) -> Compute:
     fastest = max(speeds, key=lambda choice: speeds[choice])
     if speeds[fastest] < GAIN:
         fastest = first
+
+    # The process computes so from here on, and the report says why.
     torch.set_num_threads(fastest.threads)
     reason = f"the fastest of {len(choices)} choices that were timed"
     if fastest != first:
@@ -86,6 +90,8 @@ def _choices(training: TrainingConfig, compute: Compute) -> list[Choice]:
     precisions = [compute.precision]
     if training.precision is Precision.auto and compute.precision is torch.bfloat16:
         precisions.append(torch.float32)
+
+    # Threads wait for each other at each small operation, so fewer of them may be faster.
     threads = [compute.threads]
     while compute.follows_load and threads[-1] > 1:
         threads.append(threads[-1] // 2)
@@ -96,6 +102,8 @@ def _can_be_timed(training: Training) -> bool:
     """Return whether a run is one of many steps in one process on a CPU, whose numbers may depend on its speed."""
     model = training.model
     settings = model.config.training
+
+    # Not where results must not depend on the load of the machine, or where compiling changes what is fast.
     stays = not settings.measure or settings.deterministic or settings.compile is Compile.always
     if stays or model.compute.device.type != "cpu" or model.processes.size > 1 or isinstance(training.rows, RowStream):
         return False
@@ -107,12 +115,15 @@ def _seconds_of_steps(training: Training, choices: Sequence[Choice]) -> Mapping[
     take long, or are not finite.
     """
     model = training.model
+
+    # What these steps change is put back in the end: the state of the generators and the number of threads.
     generators = random_state(model.compute.device)
     threads = torch.get_num_threads()
     state = TrainState(training)
     batches = list(islice(state.steps.batches.steps(0, training.micro_batches.number), BATCHES))
     taken: dict[Choice, list[float]] = {choice: [] for choice in choices}
     try:
+        # The choices take turns, so that other load on the machine slows down all of them alike.
         for round_number, batch in product(range(ROUNDS), batches):
             for choice in choices:
                 stop_if_interrupted(model.processes)
@@ -134,6 +145,8 @@ def _seconds(learner: Learner, micro_batches: Sequence[Batch], choice: Choice) -
     timed = replace(learner, compute=replace(learner.compute, precision=choice.precision))
     timed.copies = learner.copies
     timed.network.train()
+
+    # At a learning rate of 0 a step takes as long as any other, and leaves the weights as they are.
     optimizer = timed.optimizer
     for group in optimizer.param_groups:
         group["lr"] = 0.0
@@ -141,6 +154,8 @@ def _seconds(learner: Learner, micro_batches: Sequence[Batch], choice: Choice) -
     accumulate_gradients(timed, micro_batches, count_totals(micro_batches).targets)
     norm = clip_gradients(timed.copies.gradients(optimizer), timed.config.clip_norm)
     timed.copies.put_back()
+
+    # Even at this rate, a gradient that is not finite would reach the weights.
     is_finite = bool(norm.isfinite())
     if is_finite:
         optimizer.step()

@@ -39,10 +39,13 @@ class TrainingLanguages:
     @property
     def warning(self) -> str:
         """Return that many texts are not in the encoder's language, and what to start from; "" if few are."""
+        # Texts whose language is unclear are no reason to warn.
         foreign = {}
         for name, share in self.shares.items():
             if name not in (UNCLEAR, self.of_encoder):
                 foreign[name] = share
+
+        # Some foreign texts are in every set of texts, and detection errs, too.
         total = sum(foreign.values())
         if total < MANY_FOREIGN:
             return ""
@@ -62,8 +65,12 @@ def training_languages(config: RunConfig, data: Data | Documents) -> TrainingLan
     stated = start_metadata(encoder).get("language")
     if stated is None or not isinstance(data, Data) or config.tokenizer.of_symbols:
         return None
+
+    # A sample from all parts of the rows is enough for shares of some percent.
     texts = list(data.split("train").evenly(MOST_TEXTS).texts())
     shares = languages(texts)
     if shares is not None:
         return TrainingLanguages("languages", shares, stated, encoder)
+
+    # Without py3langid, scripts can still tell Russian texts from English ones.
     return TrainingLanguages("scripts", scripts(texts), SCRIPTS.get(stated, "Latin"), encoder)

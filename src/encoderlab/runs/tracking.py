@@ -58,6 +58,8 @@ def track(run: Run) -> None:
     if settings["tracking"] is None:
         return
     tracking = Tracking[settings["tracking"]]
+
+    # A tracker gets what a person would look up: settings, curves, final scores, and the report itself.
     record = TrackedRun(
         run.folder.name,
         {name: str(value)[:LONGEST_VALUE] for name, value in flat_settings(settings)},
@@ -65,6 +67,8 @@ def track(run: Run) -> None:
         dict(_scores(run.report)),
         [path for path in (run.report_file, run.page_file) if path.is_file()],
     )
+
+    # A run is finished without its tracker, so an error there is told as one, and loses nothing.
     send = _to_mlflow if tracking is Tracking.mlflow else _to_wandb
     try:
         send(record)
@@ -74,12 +78,14 @@ def track(run: Run) -> None:
 
 
 def _to_mlflow(record: TrackedRun) -> None:
+    # Without a server of one's own, everything goes into a folder, as nobody has asked for another place.
     mlflow = import_module("mlflow")
     if "MLFLOW_TRACKING_URI" not in os.environ:
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # since 3.7 it is only kept, and new users get SQLite
         mlflow.set_tracking_uri(Path("mlruns").resolve().as_uri())
     mlflow.set_experiment(PROJECT)
     with mlflow.start_run(run_name=record.name):
+        # A server takes only so many settings in one request.
         names = list(record.settings)
         for first in range(0, len(names), AT_ONCE):
             mlflow.log_params({name: record.settings[name] for name in names[first : first + AT_ONCE]})
@@ -91,6 +97,7 @@ def _to_mlflow(record: TrackedRun) -> None:
 
 
 def _to_wandb(record: TrackedRun) -> None:
+    # Nothing leaves the machine unless somebody has said so.
     wandb = import_module("wandb")
     mode = os.environ.get("WANDB_MODE", "offline")
     run = wandb.init(project=PROJECT, name=record.name, config=record.settings, mode=mode)
