@@ -4,7 +4,7 @@ import pytest
 
 from encoderlab.errors import DataError
 from encoderlab.models.pretrained import load_pretrained
-from encoderlab.shipped import FOLDER, SHIPPED, described, shipped_folder, suggestion
+from encoderlab.shipped import FOLDER, SHIPPED, card_summary, shipped_folder, suggestion
 from encoderlab.system.files import MANIFEST, sha256_of
 
 LARGEST = 20_000_000  # bytes of the folder
@@ -48,4 +48,4 @@ def test_a_damaged_or_missing_file_is_named(shipped, name):
         shipped_folder("mini-en")
     (shipped / name).unlink()
     with pytest.raises(DataError, match=f"mini-en/{name} is damaged"):
-        described("mini-en")
+        card_summary("mini-en")

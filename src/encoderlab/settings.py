@@ -125,6 +125,11 @@ def quote(value: str) -> str:
     return f"'{value}'"
 
 
+def setting_name(override: str) -> str:
+    """Return the name of the setting that an override sets, such as training.epochs of +training.epochs=2."""
+    return override.lstrip("+~").partition("=")[0]
+
+
 def typed(setting: str, value: str) -> str:
     """Return a setting with a text as its value, as it can be pasted into a shell."""
     is_read_otherwise = value != value.strip() or "${" in value or value.lower() in _WORDS

@@ -44,7 +44,7 @@ def suggestion(name: str, setting: str) -> str:
     return f"Did you mean {setting}={near}?" if near else ""
 
 
-def described(name: str) -> str:
+def card_summary(name: str) -> str:
     """Return the first line of a shipped encoder's card. Raises DataError if it is missing or damaged."""
     folder = shipped_folder(name)
     assert folder is not None, f"{name} is not a shipped encoder"

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import encoderlab
-from encoderlab.commands.predict import EMPTY, show_rows
+from encoderlab.commands.predict import EMPTY, show_predictions
 from encoderlab.config.commands import PredictionFormat
 from encoderlab.errors import DataError, SettingError
 from encoderlab.models.row_files import WRITERS
@@ -256,7 +256,7 @@ def test_a_terminal_shows_the_label_the_most_probable_classes_and_no_control_cha
 
 def test_a_terminal_shows_zero_as_a_number_and_nothing_certain_as_unsure(capsys):
     rows = [{"text": "a", "predicted": 0.0}, {"text": "b", "predicted": None}, {"text": "", "predicted": None}]
-    show_rows(iter(rows), "text")
+    show_predictions(iter(rows), "text")
     assert capsys.readouterr().out.splitlines() == ["0.0  a", "unsure  b", "no text"]
 
 

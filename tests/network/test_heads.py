@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from encoderlab.network.config import Activation, Norm, NormPosition, Pairs, Pooling, Positions
-from encoderlab.network.heads import ClsPool, MeanPool, compared, linear_in_tiles, pool_windows, separate_texts
+from encoderlab.network.heads import ClsPool, MeanPool, linear_in_tiles, pair_features, pool_windows, separate_texts
 
 EVERY_OPTION = [
     *({name: choice} for name, choices in {
@@ -165,7 +165,7 @@ def test_each_text_of_a_pair_becomes_a_sequence_with_its_own_special_tokens():
 
 def test_features_of_equal_vectors_have_no_difference_and_cosine_one():
     text = torch.randn(3, 8)
-    first, second, difference, product = compared(torch.cat([text, 2 * text])).chunk(4, dim=-1)
+    first, second, difference, product = pair_features(torch.cat([text, 2 * text])).chunk(4, dim=-1)
     assert_close(first, second)
     assert_close(difference, torch.zeros(3, 8), atol=1e-6, rtol=0)
     assert_close(product.mean(dim=-1), torch.ones(3))

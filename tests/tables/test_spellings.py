@@ -5,7 +5,13 @@ from collections import Counter
 
 import pytest
 
-from encoderlab.tables.spellings import codes_among_numbers, codes_for_no_answer, one_spelling, same_numbers, shown
+from encoderlab.tables.spellings import (
+    codes_among_numbers,
+    codes_for_no_answer,
+    one_spelling,
+    same_numbers,
+    spelled_out,
+)
 
 COMPOSED = "Café"
 DECOMPOSED = unicodedata.normalize("NFD", COMPOSED)
@@ -39,7 +45,7 @@ def test_spellings_of_a_label(labels, expected):
 def test_blanks_that_look_alike_are_one():
     counts = {"not urgent": 5, "not\xa0urgent": 1, "not  urgent": 1, "urgent": 3}
     assert one_spelling(counts) == {"not\xa0urgent": "not urgent", "not  urgent": "not urgent"}
-    assert "U+00A0" in shown("not\xa0urgent", "not urgent")
+    assert "U+00A0" in spelled_out("not\xa0urgent", "not urgent")
 
 
 def test_spellings_that_the_settings_state_are_kept():

@@ -19,7 +19,7 @@ import numpy as np
 
 from encoderlab.data.data import Data
 from encoderlab.data.examples import Split, texts_of
-from encoderlab.linear.choice import Choice, choose
+from encoderlab.linear.choice import RankedCandidates, choose
 from encoderlab.linear.model import Kind, LinearModel, fit
 from encoderlab.linear.vectors import evenly_spaced, tuned_on_vectors
 from encoderlab.metrics import scores_of_predictions
@@ -46,7 +46,7 @@ class Baseline:
     predicted: Predictions | None = None  # for all scored rows, labelled or not, as `targets_of` has targets
     skipped: str = ""
     note: str = ""
-    choice: Choice | None = None  # of a linear model on n-grams
+    choice: RankedCandidates | None = None  # of a linear model on n-grams
 
     def description(self) -> dict[str, Any]:
         """Return the setting of a linear model on n-grams, and the candidates that it was chosen from; {} for others.
@@ -68,7 +68,7 @@ class NGramModel:
     """A linear model of the n-grams of labelled training rows, and how its setting was chosen; both took `seconds`."""
 
     model: LinearModel
-    choice: Choice
+    choice: RankedCandidates
     seconds: float
 
 

@@ -35,7 +35,7 @@ def print_help(shown: Command, configs: Path, arguments: Sequence[str] = ()) -> 
     print(f"usage: encoderlab {command} {USAGE.get(command, '')}[name=value ...]\n")
     lines = {f"encoderlab {command} {example}".rstrip(): line for example, line in schema.example_lines}
     print("\n".join(f"  {example:<{max(map(len, lines))}}  {line}" for example, line in lines.items()))
-    groups = groups_of(schema)
+    groups = config_groups(schema)
     if groups:
         print("\nConfig groups (encoderlab list describes each option):")
         for group in [*groups, *(["experiment", "sweep"] if command in TRAINING_COMMANDS else [])]:
@@ -55,7 +55,7 @@ def print_help(shown: Command, configs: Path, arguments: Sequence[str] = ()) -> 
     print(f"\n{HYDRA_FLAGS}")
 
 
-def groups_of(schema: type) -> list[str]:
+def config_groups(schema: type) -> list[str]:
     """Return the names of the config groups that a command reads."""
     return [declared.name for declared in _fields(schema) if declared.name in GROUPS]
 
@@ -66,10 +66,12 @@ def _fields(schema: type) -> list[Field[Any]]:
 
 
 def _lines(schema: type, *further: Any) -> list[str]:
-    return [f"  {setting:<38} {line}" for setting, line in settings_of(schema, *further)]
+    return [f"  {setting:<38} {line}" for setting, line in settings_with_help(schema, *further)]
 
 
-def settings_of(schema: type, prefix: str = "", values: Mapping[str, Any] | None = None) -> Iterator[tuple[str, str]]:
+def settings_with_help(
+    schema: type, prefix: str = "", values: Mapping[str, Any] | None = None
+) -> Iterator[tuple[str, str]]:
     """Yield each setting of a dataclass as name=default, after `prefix`, with its line of help and its range; config
     groups are skipped.
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from encoderlab.errors import SettingError, closest
-from encoderlab.shipped import described, shipped_names
+from encoderlab.shipped import card_summary, shipped_names
 
 GROUPS = ("task", "dataset", "tokenizer", "model", "training", "experiment", "sweep")
 ENCODERS = "encoders"  # not a config group: values of init_from and run
@@ -33,7 +33,7 @@ def list_configs(folder: Path, arguments: Sequence[str]) -> None:
             hint = f"Did you mean encoderlab list {near}?" if near else ""
             raise SettingError(f"Nothing called {group} can be listed", allowed=", ".join(LISTED), remedy=hint)
     for group in groups or LISTED:
-        shipped = {name: described(name) for name in shipped_names()} if group == ENCODERS else {}
+        shipped = {name: card_summary(name) for name in shipped_names()} if group == ENCODERS else {}
         options = shipped | OTHER_ENCODERS if shipped else options_of(folder, group)
         if own is not None:
             options = options_of(own, group) | options  # where both have a config, Hydra takes the shipped one

@@ -40,7 +40,7 @@ from encoderlab.models.row_files import (
 )
 from encoderlab.reports.predictions import carried_names, cell
 from encoderlab.system.messages import RowsDone, rows_done
-from encoderlab.tables.columns import joined
+from encoderlab.tables.columns import joined_columns
 from encoderlab.tasks.rows import ExampleRows
 from encoderlab.tasks.task import UNLIKE_TRAINING, UNSURE
 
@@ -76,7 +76,7 @@ def predict(config: PredictConfig) -> None:
         answered = _answered(config, model, examples, total, kept, counted)
         rows, names = _named(answered, flat=form is not PredictionFormat.jsonl and not in_lines)
         if in_lines:
-            show_rows(rows, inputs.text_columns(config, model)[0] if config.input else "text")
+            show_predictions(rows, inputs.text_columns(config, model)[0] if config.input else "text")
         else:
             rows = map(printable_row, rows) if on_terminal else rows
             if config.escape_formulas and form is PredictionFormat.csv:
@@ -238,13 +238,13 @@ def _flat(cells: Row) -> Row:
     return flat
 
 
-def show_rows(rows: Iterator[Row], columns: str | Sequence[str]) -> None:
+def show_predictions(rows: Iterator[Row], columns: str | Sequence[str]) -> None:
     """Print a line for each row: the prediction, the most probable classes, and the text, which is in `columns`."""
     names = [columns] if isinstance(columns, str) else columns
     for row in rows:
         predicted = row["predicted"]
         chances = row.get("probabilities")
-        text = joined(str(row[name]) for name in names if name in row)
+        text = joined_columns(str(row[name]) for name in names if name in row)
         words = ", ".join(predicted) or "no label" if isinstance(predicted, list) else str(cell(predicted))
         known = chances.items() if isinstance(chances, dict) and text.strip() else ()  # or a column
         best = sorted(known, key=lambda pair: -pair[1])[:SHOWN]

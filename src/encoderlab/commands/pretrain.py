@@ -1,7 +1,7 @@
 """encoderlab pretrain: trains an encoder on documents to predict masked tokens and next sentences."""
 
 from encoderlab.config.commands import PretrainConfig, RunConfig
-from encoderlab.recipes.contrastive import Contrastive
+from encoderlab.recipes.contrastive import ContrastivePretraining
 from encoderlab.runs.recipe import Recipe
 from encoderlab.runs.run import Run
 from encoderlab.runs.train import run_training
@@ -19,4 +19,4 @@ def pretrain(config: PretrainConfig, processes: Processes = SINGLE_PROCESS) -> R
 
 def _recipe_for(config: RunConfig) -> Recipe:
     """Return the recipe of a run with these settings: a run that is resumed may have another task than was typed."""
-    return Contrastive() if config.task.of_vectors else Recipe()
+    return ContrastivePretraining() if config.task.of_vectors else Recipe()

@@ -19,7 +19,7 @@ from encoderlab.config import TRAINING_COMMANDS, config_file
 from encoderlab.config.commands import TRAINING_CONFIGS
 from encoderlab.config.schemas import GROUPS, literal, settings_from_dict
 from encoderlab.errors import DataError, SettingError, UserError, one_line
-from encoderlab.settings import flat_settings
+from encoderlab.settings import flat_settings, setting_name
 from encoderlab.system.records import json_of, record_of
 
 OPTION = "config"
@@ -50,18 +50,18 @@ class EarlierRun:
         one was typed for the run. Files that are not where a colleague had them are those of their names in the current
         folder. Raises DataError if they are not there either.
         """
-        values = {name_of(override): override.partition("=")[2] for override in overrides}
+        values = {setting_name(override): override.partition("=")[2] for override in overrides}
         replaced = GROUPS & values.keys()
         if config_file(f"dataset/{values.get('task')}", config_dir):
             replaced.add("dataset")
-            if self.typed is not None and not any(_is_set(name_of(typed), {"tokenizer"}) for typed in self.typed):
+            if self.typed is not None and not any(_is_set(setting_name(typed), {"tokenizer"}) for typed in self.typed):
                 replaced.add("tokenizer")
         settings = {name: value for name, value in self.settings.items() if name not in replaced}
         set_here = values.keys() | replaced
         for name in PATHS:
             if not _is_set(name, set_here):
                 self._find_file(settings, name)
-        typed = [override for override in self.typed or () if not _is_set(name_of(override), set_here)]
+        typed = [override for override in self.typed or () if not _is_set(setting_name(override), set_here)]
         return EarlierRun(self.folder, settings, typed)
 
     def _find_file(self, settings: dict[str, Any], name: str) -> None:
@@ -95,11 +95,6 @@ class EarlierRun:
         config = OmegaConf.create({"defaults": defaults, **node})
         assert isinstance(config, DictConfig)
         return config
-
-
-def name_of(override: str) -> str:
-    """Return the name of the setting that an override sets."""
-    return override.lstrip("+~").partition("=")[0]
 
 
 def _is_set(name: str, names: Set[str]) -> bool:
@@ -174,4 +169,4 @@ def _typed(record: Mapping[str, Any]) -> list[str] | None:
     if not isinstance(lines[1], list):
         return None
     typed = [override for line in lines for override in line or () if isinstance(override, str)]
-    return [override for override in typed if override[:1] != "-" and name_of(override) not in NOT_TAKEN_OVER]
+    return [override for override in typed if override[:1] != "-" and setting_name(override) not in NOT_TAKEN_OVER]

@@ -21,7 +21,7 @@ from hydra.errors import HydraException
 from encoderlab.config.commands import CommandConfig, RunConfig
 from encoderlab.config.schemas import GROUPS, SCHEMAS
 from encoderlab.errors import SettingError
-from encoderlab.settings import quote
+from encoderlab.settings import quote, setting_name
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -105,7 +105,7 @@ def as_typed_in_files(config: DictConfig, folder: str | None, overrides: Sequenc
     """
     from omegaconf import OmegaConf, open_dict
 
-    typed = {override.partition("=")[0].lstrip("+") for override in overrides}
+    typed = set(map(setting_name, overrides))
     for key, misread, written in _misread_texts(folder) if folder else ():
         if key in typed:
             continue

@@ -53,7 +53,7 @@ class HuggingFaceModel:
     positive_label: str | None = None
 
 
-def format_of(folder: Path, fields: dict[str, Any]) -> FamilyFormat:
+def family_format(folder: Path, fields: dict[str, Any]) -> FamilyFormat:
     """Return the format of a folder's family. Raises DataError if `fields` in config.json mean another computation."""
     family = BY_MODEL_TYPE.get(str(fields.get("model_type")))
     if family is None:
@@ -80,7 +80,7 @@ def format_of(folder: Path, fields: dict[str, Any]) -> FamilyFormat:
     return family
 
 
-def settings_of(
+def encoder_settings(
     folder: Path, fields: dict[str, Any], family: FamilyFormat, *, pad_id: int, tie_decoder: bool
 ) -> tuple[ModelConfig, int]:
     """Return the encoder's settings and the size of its vocabulary. Raises DataError."""

@@ -15,11 +15,11 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.exchange.config_json import (
     HuggingFaceModel,
     config_json,
+    encoder_settings,
+    family_format,
     format_for,
-    format_of,
     labels_of,
     number_of,
-    settings_of,
     target_of,
     thresholds_of,
 )
@@ -28,7 +28,7 @@ from encoderlab.exchange.families import (
     PAIR_HEAD,
     FamilyFormat,
 )
-from encoderlab.exchange.weights import check_shapes, read_config, weights_of
+from encoderlab.exchange.weights import check_shapes, read_config, weights_in
 from encoderlab.network.config import Activation, HeadSizes, ModelConfig, Pairs, Pooling, Positions
 from encoderlab.network.heads import weight_shapes
 from encoderlab.network.layers import SinusoidalPositions
@@ -104,11 +104,11 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     DataError for anything that cannot be read as the same model.
     """
     fields = read_config(folder)
-    family = format_of(folder, fields)
+    family = family_format(folder, fields)
     pad_id = number_of(folder, fields, "pad_token_id", family.pad_id) if family.positions_follow_pad else 0
     if not 0 <= pad_id <= 2**31:
         raise DataError(f"{folder}: config.json states pad_token_id={pad_id}", allowed="an id of the vocabulary")
-    written = weights_of(folder)
+    written = weights_in(folder)
     stored = _normal_weights(folder, family, written, tied=fields.get("tie_word_embeddings", True))
     family.from_theirs(stored, pad_id)
     # all-mpnet-base-v2 and its like were written without a head, and still name the class that training began with.
@@ -118,7 +118,7 @@ def read_huggingface(folder: Path) -> HuggingFaceModel:
     labels = labels_of(folder, fields, heads, pair_head)
     untied = f"{family.heads['masked_token_head.decoder']}.weight" in stored
     tie_decoder = fields.get("tie_word_embeddings", True) and not untied
-    config, vocabulary_size = settings_of(folder, fields, family, pad_id=pad_id, tie_decoder=tie_decoder)
+    config, vocabulary_size = encoder_settings(folder, fields, family, pad_id=pad_id, tie_decoder=tie_decoder)
     head_activation = fields.get(family.activation, "gelu") if family.head_activation is None else "gelu"
     if heads.vocabulary and ACTIVATIONS[head_activation] is not Activation.gelu:
         raise DataError(f"{folder} predicts masked tokens with {head_activation}", allowed="gelu")

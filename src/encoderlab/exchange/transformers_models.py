@@ -21,7 +21,7 @@ from encoderlab.errors import DataError, SettingError, one_line
 from encoderlab.exchange.config_json import PROBLEM_TYPES, HuggingFaceModel, labels_of, target_of, thresholds_of
 from encoderlab.exchange.families import BY_MODEL_TYPE
 from encoderlab.exchange.huggingface import POOL, read_huggingface, to_huggingface
-from encoderlab.exchange.weights import read_config, weights_of
+from encoderlab.exchange.weights import read_config, weights_in
 from encoderlab.network.config import HeadSizes, Pairs, Pooling, TransformersConfig, check_sizes
 from encoderlab.network.heads import EncoderWithHeads, without_weights
 from encoderlab.network.layers import NothingDrawn
@@ -77,7 +77,7 @@ def read_transformers(folder: Path) -> HuggingFaceModel:
     """
     fields = read_config(folder)
     _check_type(folder, fields)
-    stored = weights_of(folder)
+    stored = weights_in(folder)
     architecture = str((fields.get("architectures") or [NO_HEAD])[0])
     suffix = next((suffix for suffix in (OF_TEXTS, OF_TOKENS) if architecture.endswith(suffix)), NO_HEAD)
     theirs, lacks_pooler = _loaded(folder, fields, suffix, stored)

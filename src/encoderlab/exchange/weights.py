@@ -40,7 +40,7 @@ def read_weights(file: Path) -> dict[str, Tensor]:
     return weights
 
 
-def weights_of(folder: Path) -> dict[str, Tensor]:
+def weights_in(folder: Path) -> dict[str, Tensor]:
     """Return all weights of a folder by their names. Raises DataError if two have the same."""
     weights: dict[str, Tensor] = {}
     for file in weight_files(folder):

@@ -62,7 +62,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RankedCandidates:
     """The candidates, the one with the least loss first, and how many rows they were compared on."""
 
     candidates: Sequence[Candidate]
@@ -75,7 +75,7 @@ class Choice:
         return self.candidates[0].setting
 
 
-def choose(kind: Kind, rows: Sequence[Row], targets: np.ndarray, n_outputs: int) -> Choice:
+def choose(kind: Kind, rows: Sequence[Row], targets: np.ndarray, n_outputs: int) -> RankedCandidates:
     """Return the candidates by their loss in cross-validation on rows and their targets, as `fit` has them.
 
     All n-grams are compared at one strength, those of pairs with both texts compared. The best are then tried with
@@ -92,7 +92,7 @@ def choose(kind: Kind, rows: Sequence[Row], targets: np.ndarray, n_outputs: int)
     if not trial.folds:
         ngrams = CANDIDATES[2] if is_short else CANDIDATES[1]
         only = Candidate(Setting(ngrams, strength, is_pair), float("nan"), float("nan"))
-        return Choice([only], len(trial.rows), _SCORES[kind])
+        return RankedCandidates([only], len(trial.rows), _SCORES[kind])
 
     # The n-grams: texts of marks hold no words.
     candidates: list[Candidate] = []
@@ -116,7 +116,7 @@ def choose(kind: Kind, rows: Sequence[Row], targets: np.ndarray, n_outputs: int)
 
     if is_pair:
         candidates.append(trial.score(replace(best.setting, compared=False)))
-    return Choice(sorted(candidates, key=_loss), len(trial.rows), _SCORES[kind])
+    return RankedCandidates(sorted(candidates, key=_loss), len(trial.rows), _SCORES[kind])
 
 
 def _loss(candidate: Candidate) -> float:

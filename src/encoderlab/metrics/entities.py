@@ -26,10 +26,10 @@ from encoderlab.metrics.own import OwnScore
 from encoderlab.metrics.scores import (
     ClassScores,
     Metrics,
+    concatenated,
     cross_entropy_of_frequencies,
     f1_sample_size,
     in_order,
-    joined,
     precision_recall_f1,
     refuse_non_finite,
 )
@@ -101,7 +101,7 @@ class Spans:
     kind: np.ndarray
 
 
-def spans_of(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> Spans:
+def entities_of(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> Spans:
     """Return the entities of sentences of `lengths` words with the label ids `ids`, [words], -1 (unknown) being O."""
     prefixes = np.array([*labels.prefixes, "O"])[ids]
     type_ids = [-1 if type_ is None else labels.types.index(type_) for type_ in labels.types_of]
@@ -182,11 +182,11 @@ def _flags(log_allowed: Tensor) -> str:
 
 
 def repaired(labels: EntityLabels, ids: np.ndarray, lengths: np.ndarray) -> list[str]:
-    """Return valid label names for the entities of sentences, [words]; the arguments are those of `spans_of`.
+    """Return valid label names for the entities of sentences, [words]; the arguments are those of `entities_of`.
 
     IOB1, in which B only separates neighbours of one type, becomes BIO.
     """
-    spans = spans_of(labels, ids, lengths)
+    spans = entities_of(labels, ids, lengths)
     last = spans.end == np.arange(1, len(ids) + 1)
     if labels.bioes:
         prefixes = np.select([spans.begins & last, spans.begins, last], ["S", "B", "E"], "I")
@@ -248,8 +248,8 @@ class TaggingScores(ClassScores):
             return columns
 
         # What they say of entities: one is right if its words and its type are.
-        gold = spans_of(scheme, true, lengths)
-        guess = spans_of(scheme, other, lengths)
+        gold = entities_of(scheme, true, lengths)
+        guess = entities_of(scheme, other, lengths)
         right = guess.begins & gold.begins & (guess.end == gold.end) & (guess.kind == gold.kind)
         types = len(scheme.types)
         entities = [
@@ -321,7 +321,7 @@ class TaggingMetrics(Metrics):
 
     def scores(self, kept: Sequence[tuple[Tensor, ...]]) -> TaggingScores:
         """Return `loss` (mean cross entropy of a target, in nats) and the scores of `TaggingScores`."""
-        all_rows, row, labels, predicted, losses, confidences = joined(kept)
+        all_rows, row, labels, predicted, losses, confidences = concatenated(kept)
         _, rows = in_order(all_rows)
         order = row.argsort(stable=True)  # positions within a row are already in ascending order
         assert len(losses), "no position was a target"

@@ -26,7 +26,7 @@ from encoderlab.linear.vectors import NEVER, head_of_classes
 from encoderlab.models import inputs
 from encoderlab.models.folder import read_model
 from encoderlab.models.model import Model
-from encoderlab.network.heads import WIDTH, compared
+from encoderlab.network.heads import WIDTH, pair_features
 from encoderlab.shipped import SHIPPED, shipped_folder
 from encoderlab.system.device import Compute
 from encoderlab.system.files import atomic_write, differing_files, write_manifest
@@ -83,7 +83,7 @@ def vectors_of_texts(
     seconds = [TextExample(example.text_pair or "") for example in examples]
     second = encoder.vectors(encoder.rows(seconds), pooling, normalize=True, layer=layer, done=done)
     both = torch.from_numpy(np.concatenate([first, second]))
-    return compared(both).numpy() / first.shape[1] ** 0.5
+    return pair_features(both).numpy() / first.shape[1] ** 0.5
 
 
 def vectors_by_layer(encoder: Model) -> dict[int, Callable[[Split], np.ndarray]]:

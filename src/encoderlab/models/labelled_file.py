@@ -17,7 +17,7 @@ from encoderlab.data.files import FilesDataset
 from encoderlab.data.guesses import first_arrays, first_cells
 from encoderlab.errors import DataError, closest
 from encoderlab.models.model import Model
-from encoderlab.settings import typed
+from encoderlab.settings import setting_name, typed
 from encoderlab.system.messages import say
 from encoderlab.tables.columns import guess_label, guess_text, listed_names
 from encoderlab.tables.formats import WITHOUT_COLUMNS, Format, format_of, paths_of
@@ -48,7 +48,7 @@ def as_trained(config: EvalConfig, model: Model) -> tuple[DatasetConfig | None, 
 
     # The columns that are named on the command line stay; the others are those of the training rows.
     target = model.config.task.target
-    named = {override.lstrip("+").partition("=")[0] for override in config.overrides or ()}
+    named = set(map(setting_name, config.overrides or ()))
     if target == "words":
         return _with_word_columns(dataset, trained, {*first_arrays(path, kind, dialect, of_words=True)}, named), []
     cells = first_cells(path, kind, dialect)

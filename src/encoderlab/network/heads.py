@@ -117,7 +117,7 @@ class PredictionHead(nn.Module):
         return self.norm(F.gelu(self.dense(x)))
 
 
-WIDTH = 4  # of `compared`, in widths of the encoder
+WIDTH = 4  # of `pair_features`, in widths of the encoder
 
 
 def separate_texts(
@@ -140,7 +140,7 @@ def separate_texts(
     return torch.cat([input_ids, seconds]), torch.cat([first, second & real[:, :1]])
 
 
-def compared(texts: Float[Tensor, "texts d_model"]) -> Float[Tensor, "pairs features"]:
+def pair_features(texts: Float[Tensor, "texts d_model"]) -> Float[Tensor, "pairs features"]:
     """u, v, |u - v| and u * v of the vectors of first and second texts (Conneau et al. 2017, section 3.1), 4 * d_model
     wide.
 
@@ -292,14 +292,14 @@ class EncoderWithHeads(nn.Module):
     def pair_features(
         self, input_ids: Ids, token_type_ids: Ids, attention_mask: Mask | None, n_tokens: int | None = None
     ) -> Float[Tensor, "pairs features"]:
-        """Return what the head reads of pairs of texts encoded one by one: their vectors, `compared`."""
+        """Return what the head reads of pairs of texts encoded one by one: `pair_features` of their vectors."""
         assert self.pool is not None
         ids, mask = separate_texts(input_ids, token_type_ids, attention_mask)
         known = n_tokens + len(input_ids) if n_tokens else None  # each second text gets its own [CLS]
         packed = known if known is not None and self._packs(ids, known) else None
         selection = FIRST_TOKENS if self.first_token_suffices else None
         hidden = self.encoder.encode(ids, torch.zeros_like(ids), mask, packed, selection)
-        return compared(self.pool(hidden, attendable(mask)))
+        return pair_features(self.pool(hidden, attendable(mask)))
 
     def _vectors(self, batch: Batch, teacher_head: nn.Linear) -> Prediction:
         """Return the vectors at the target positions and the mean over each sequence, as wide as the teacher's."""

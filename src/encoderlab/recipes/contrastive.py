@@ -19,7 +19,7 @@ from encoderlab.tasks.contrastive_rows import ContrastiveRows
 from encoderlab.training.batches import Rows
 
 
-class Contrastive(Recipe):
+class ContrastivePretraining(Recipe):
     """The recipe of `encoderlab pretrain task=contrastive`."""
 
     def start(self, config: RunConfig, processes: Processes) -> StartingWeights:

@@ -95,7 +95,7 @@ def keep_better(training: Training, head_alone: HeadAlone, result: Result) -> Re
     name = model.task.main_score
     finetuned = model.evaluate_predictions(validation)
     seed = model.config.seed
-    comparison = model.processes.broadcast_from_main(lambda: Comparison.of(alone, finetuned, name, seed))
+    comparison = model.processes.broadcast_from_main(lambda: HeadOrFinetuned.of(alone, finetuned, name, seed))
 
     # Where the scores are level, the losses decide, and a model between the two may have the least.
     decided_by_loss = comparison.is_tie and not model.network.separates_pairs
@@ -244,7 +244,7 @@ def _copy(model: Model) -> Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class HeadOrFinetuned:
     """The scores of the head alone and of the finetuned model on the same rows; and, if they are level, the calibrated
     `losses` of both and of their average.
     """
@@ -256,7 +256,7 @@ class Comparison:
     losses: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, alone: PredictionScores, finetuned: PredictionScores, name: str, seed: int) -> Comparison:
+    def of(cls, alone: PredictionScores, finetuned: PredictionScores, name: str, seed: int) -> HeadOrFinetuned:
         difference = paired_difference([alone], [finetuned], name, seed)
         return cls(name, alone.values[name], finetuned.values[name], difference)
 
@@ -338,7 +338,7 @@ def _chosen_by_folds(
     started = time.perf_counter()
     divided = list(StratifiedKFold(folds, shuffle=True, random_state=config.seed).split(classes, classes))
     alone, finetuned = _by_folds(training, train, divided, starts_linear=starts_linear)
-    comparison = Comparison.of(alone, finetuned, model.task.main_score, config.seed)
+    comparison = HeadOrFinetuned.of(alone, finetuned, model.task.main_score, config.seed)
 
     # The better one is the run's model, whose predictions a linear branch is chosen by.
     kept = FINETUNED

@@ -52,7 +52,7 @@ def model_card(report: Mapping[str, Any], facts: RunFacts, labels: Sequence[str]
     scored = report["splits"][report["scored_split"]]
     main_score = report["main_score"]
     is_encoder = "mlm_accuracy" in scored or "teacher" in report
-    score = plain(wording.named_score(main_score, scored))
+    score = escaped(wording.named_score(main_score, scored))
     pipeline = _pipeline(report, scored)
     lines = [] if is_encoder else [_predicts(labels)]
     lines += [f"Teacher: `{wording.shown(report['teacher'])}`"] if "teacher" in report else []
@@ -75,7 +75,7 @@ def model_card(report: Mapping[str, Any], facts: RunFacts, labels: Sequence[str]
         "card.md",
         report=report,
         start=f"started from `{report['init_from']}`" if report.get("init_from") else "trained from scratch",
-        lines=[*lines, *map(plain, report["notes"])],
+        lines=[*lines, *map(escaped, report["notes"])],
         use=USE_ENCODER if is_encoder else USE,
         elsewhere=ELSEWHERE.format(page=PAGE if pipeline == "text-classification" else ""),
         results=results,
@@ -85,7 +85,7 @@ def model_card(report: Mapping[str, Any], facts: RunFacts, labels: Sequence[str]
         settings=given_settings(facts),
         machine=machine(facts),
         repeat=repeat_line(facts),
-        plain=plain,
+        plain=escaped,
     )
     return front_matter(report, facts, pipeline) + card
 
@@ -100,12 +100,12 @@ def _pipeline(report: Mapping[str, Any], scored: Mapping[str, Any]) -> str:
 
 
 def _predicts(labels: Sequence[str]) -> str:
-    named = [f'"{plain(wording.shown(label, 60))}"' for label in labels[:MOST_LABELS]]
+    named = [f'"{escaped(wording.shown(label, 60))}"' for label in labels[:MOST_LABELS]]
     more = [f"and {len(labels) - MOST_LABELS} more"] if len(labels) > MOST_LABELS else []
     return f"Labels: {', '.join([*named, *more])}" if labels else "Predicts a number"
 
 
-def plain(value: str) -> str:
+def escaped(value: str) -> str:
     """Return the value in one line with Markdown's special characters escaped."""
     return re.sub(r"([<>`\[\]])", r"\\\1", wording.shown(value))
 

@@ -149,8 +149,8 @@ def record_start(
 
     # What a resumed run is compared with.
     if requested is not None:
-        environment["composed"] = plain(requested)
-        environment["settled"] = plain(cast("RunConfig", config))
+        environment["composed"] = json_settings(requested)
+        environment["settled"] = json_settings(cast("RunConfig", config))
     if config.inherited:
         environment["inherited"] = config.inherited
     if fingerprints:
@@ -172,7 +172,7 @@ def record_start(
     return Record(dict(yaml_of(in_yaml)), dict(json_of(in_json)))
 
 
-def plain(config: RunConfig) -> dict[str, Any]:
+def json_settings(config: RunConfig) -> dict[str, Any]:
     """Return the settings as JSON holds them, the form in which they are compared."""
     return json.loads(json.dumps(settings_to_dict(config)))
 

@@ -17,6 +17,7 @@ from encoderlab.runs.record import Record
 from encoderlab.runs.resume import AUTO, latest_unfinished, named_run
 from encoderlab.runs.run import Run, check_free
 from encoderlab.runs.tracking import check_trackers
+from encoderlab.settings import setting_name
 from encoderlab.system.device import PRECISION_NAMES
 from encoderlab.system.processes import Processes
 from encoderlab.training.config import Optimizer, Precision
@@ -109,7 +110,7 @@ def requested_run(config: RunConfig, processes: Processes, explicit: Collection[
     """
     # Only what was typed is compared with a resumed run; the rest of a composed config is defaults.
     if explicit is None and config.overrides is not None:
-        explicit = {override.partition("=")[0].lstrip("+~") for override in config.overrides}
+        explicit = set(map(setting_name, config.overrides))
 
     # A cross-validation is many runs, so starting it again in its folder goes on with those that are left.
     if config.folds is not None and config.resume is None and config.run_dir is not None:

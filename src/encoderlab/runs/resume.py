@@ -17,7 +17,7 @@ from encoderlab.config import TRAINING_COMMANDS
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_from_dict, settings_to_dict
 from encoderlab.errors import DataError, SettingError
-from encoderlab.runs.record import parsed, plain
+from encoderlab.runs.record import json_settings, parsed
 from encoderlab.runs.run import Run
 from encoderlab.settings import flat_settings, typed_value
 
@@ -85,7 +85,7 @@ def _merged(config: RunConfig, run: Run, explicit: Collection[str] | None, may_c
 
     # The run's own settings, as they were when it began: an edited file would make its report untrue.
     recorded = parsed(run.config_file, lambda: settings_from_dict(run.record.settings, type(config)))
-    settings = dict(flat_settings(plain(recorded)))
+    settings = dict(flat_settings(json_settings(recorded)))
     _refuse_edited(run, settings)
 
     # What this line changes: hardware and logging may, what the steps so far depend on may not.
@@ -148,7 +148,7 @@ def _changed(
     """
     began_with = dict(flat_settings(composed))
     changed = {}
-    for key, value in flat_settings(plain(config)):
+    for key, value in flat_settings(json_settings(config)):
         now = settings.get(key)
         if value == now or not _is_explicit(key, explicit):
             continue

@@ -35,7 +35,7 @@ GAIN = 1.1  # the least speed-up for which another choice replaces that of the r
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PrecisionAndThreads:
     """A precision of the matrix products, and a number of threads."""
 
     precision: torch.dtype
@@ -85,7 +85,7 @@ def fastest_compute(training: Training, *, resumed: bool) -> Compute:
     )
 
 
-def _choices(training: TrainingConfig, compute: Compute) -> list[Choice]:
+def _choices(training: TrainingConfig, compute: Compute) -> list[PrecisionAndThreads]:
     """Return what the settings and the rules leave open; first what the rules have chosen."""
     precisions = [compute.precision]
     if training.precision is Precision.auto and compute.precision is torch.bfloat16:
@@ -95,7 +95,7 @@ def _choices(training: TrainingConfig, compute: Compute) -> list[Choice]:
     threads = [compute.threads]
     while compute.follows_load and threads[-1] > 1:
         threads.append(threads[-1] // 2)
-    return [Choice(*pair) for pair in product(precisions, threads)]
+    return [PrecisionAndThreads(*pair) for pair in product(precisions, threads)]
 
 
 def _can_be_timed(training: Training) -> bool:
@@ -110,7 +110,9 @@ def _can_be_timed(training: Training) -> bool:
     return settings.budget is not None or total_steps(settings, len(training.rows)) >= LEAST_STEPS
 
 
-def _seconds_of_steps(training: Training, choices: Sequence[Choice]) -> Mapping[Choice, list[float]]:
+def _seconds_of_steps(
+    training: Training, choices: Sequence[PrecisionAndThreads]
+) -> Mapping[PrecisionAndThreads, list[float]]:
     """Return how long each of some steps takes with each choice, which compute the same batches in turn; {} if steps
     take long, or are not finite.
     """
@@ -121,7 +123,7 @@ def _seconds_of_steps(training: Training, choices: Sequence[Choice]) -> Mapping[
     threads = torch.get_num_threads()
     state = TrainState(training)
     batches = list(islice(state.steps.batches.steps(0, training.micro_batches.number), BATCHES))
-    taken: dict[Choice, list[float]] = {choice: [] for choice in choices}
+    taken: dict[PrecisionAndThreads, list[float]] = {choice: [] for choice in choices}
     try:
         # The choices take turns, so that other load on the machine slows down all of them alike.
         for round_number, batch in product(range(ROUNDS), batches):
@@ -139,7 +141,7 @@ def _seconds_of_steps(training: Training, choices: Sequence[Choice]) -> Mapping[
     return taken
 
 
-def _seconds(learner: Learner, micro_batches: Sequence[Batch], choice: Choice) -> float:
+def _seconds(learner: Learner, micro_batches: Sequence[Batch], choice: PrecisionAndThreads) -> float:
     """Return how long a step takes that changes no weight, because its learning rate is 0; or 0 if it is not finite."""
     torch.set_num_threads(choice.threads)
     timed = replace(learner, compute=replace(learner.compute, precision=choice.precision))

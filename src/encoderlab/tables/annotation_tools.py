@@ -71,7 +71,7 @@ def _span(value: Any) -> Span | None:
     return None
 
 
-def comparable(answer: Any) -> str:
+def sorted_answer(answer: Any) -> str:
     """Return a text that is the same for equal answers, whatever the order of their labels or spans."""
     parts = [*map(json.dumps, answer)] if isinstance(answer, list) else [json.dumps(answer)]
     return "\n".join(sorted(parts))
@@ -208,10 +208,10 @@ def _differing(rows: Iterable[Mapping[str, Any]]) -> set[str]:
         n_rows += 1
         counts.update(values.keys())
         for name, value in values.items():
-            values_of[name].add(comparable(value))
+            values_of[name].add(sorted_answer(value))
     for name, count in counts.items():
         if count < n_rows:
-            values_of[name].add(comparable(None))
+            values_of[name].add(sorted_answer(None))
     return {name for name, values in values_of.items() if len(values) > 1}
 
 
@@ -292,7 +292,7 @@ def _prodigy_texts(records: Iterable[Record], counts: Counter[str]) -> list[Anno
             for name, values in _prodigy_answers(record, is_no=is_no).items():
                 before = answers.setdefault(name, {})
                 for value in values:
-                    before.setdefault(comparable(value), value)
+                    before.setdefault(sorted_answer(value), value)
         else:
             counts["rejected" if record["answer"] == "reject" else "ignored"] += 1
     for (key, _), answers in accepted.items():

@@ -26,7 +26,7 @@ from encoderlab.tables.annotation_tools import (
     Record,
     Span,
     Tool,
-    comparable,
+    sorted_answer,
     spans_of,
 )
 from encoderlab.tables.columns import Columns, listed
@@ -233,11 +233,11 @@ def _agreed(answers: Sequence[Any], n_blank: int, counts: Counter[str]) -> list[
 
     `n_blank` further people say that nothing applies.
     """
-    number_of = Counter(map(comparable, answers))
-    answer_of = dict(zip(map(comparable, reversed(answers)), reversed(answers), strict=True))
+    number_of = Counter(map(sorted_answer, answers))
+    answer_of = dict(zip(map(sorted_answer, reversed(answers)), reversed(answers), strict=True))
     if n_blank > 0:
-        number_of[comparable([])] += n_blank
-        answer_of.setdefault(comparable([]), [])
+        number_of[sorted_answer([])] += n_blank
+        answer_of.setdefault(sorted_answer([]), [])
     votes = number_of.most_common(2)
     if len(votes) > 1:
         counts["disagreements"] += 1

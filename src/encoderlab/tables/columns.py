@@ -29,7 +29,7 @@ Where = Callable[[int], str]  # returns how messages name a row, given its index
 JOINT = " | "  # between the columns that make up a text
 
 
-def joined(parts: Iterable[str]) -> str:
+def joined_columns(parts: Iterable[str]) -> str:
     """Return the text that several columns make up; "" if all of them are blank."""
     texts = list(parts)
     return JOINT.join(texts) if any(text.strip() for text in texts) else ""

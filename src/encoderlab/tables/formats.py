@@ -91,7 +91,7 @@ class Dialect:
 
 
 @dataclass(frozen=True)
-class Kind:
+class FileKind:
     """What is read: a format, the endings of its files, and the library that knows it."""
 
     format: Format
@@ -101,19 +101,19 @@ class Kind:
 
 # docs/train_on_your_data.md has a row for each.
 KINDS = (
-    Kind(Format.csv, (".csv",), "csv"),
-    Kind(Format.tsv, (".tsv", ".tab"), "csv"),
-    Kind(Format.excel, (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "python-calamine"),
-    Kind(Format.jsonl, (".jsonl", ".ndjson"), "json"),
-    Kind(Format.json, (".json",), "json"),
-    Kind(Format.parquet, (".parquet",), "pyarrow"),
-    Kind(Format.arrow, (".arrow", ".feather", ".ipc"), "pyarrow"),
-    Kind(Format.statistics, (".sav", ".zsav", ".por", ".dta", ".sas7bdat", ".xpt"), "pyreadstat"),
-    Kind(Format.references, (".ris", ".nbib"), "encoderlab"),
-    Kind(Format.conll, (".conll", ".conllu", ".iob", ".iob2", ".bio"), "encoderlab"),
-    Kind(Format.txt, (".txt",), "encoderlab"),
-    Kind(Format.fasttext, (), "encoderlab"),
-    Kind(Format.folder, (), "encoderlab"),
+    FileKind(Format.csv, (".csv",), "csv"),
+    FileKind(Format.tsv, (".tsv", ".tab"), "csv"),
+    FileKind(Format.excel, (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), "python-calamine"),
+    FileKind(Format.jsonl, (".jsonl", ".ndjson"), "json"),
+    FileKind(Format.json, (".json",), "json"),
+    FileKind(Format.parquet, (".parquet",), "pyarrow"),
+    FileKind(Format.arrow, (".arrow", ".feather", ".ipc"), "pyarrow"),
+    FileKind(Format.statistics, (".sav", ".zsav", ".por", ".dta", ".sas7bdat", ".xpt"), "pyreadstat"),
+    FileKind(Format.references, (".ris", ".nbib"), "encoderlab"),
+    FileKind(Format.conll, (".conll", ".conllu", ".iob", ".iob2", ".bio"), "encoderlab"),
+    FileKind(Format.txt, (".txt",), "encoderlab"),
+    FileKind(Format.fasttext, (), "encoderlab"),
+    FileKind(Format.folder, (), "encoderlab"),
 )
 LIBRARY_OF = {kind.format: kind.library for kind in KINDS}
 _BY_SUFFIX = {suffix: kind.format for kind in KINDS for suffix in kind.suffixes}

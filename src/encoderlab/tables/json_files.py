@@ -19,7 +19,7 @@ from encoderlab.system.messages import say_once
 from encoderlab.tables.annotation_tools import Record
 from encoderlab.tables.columns import Columns, listed
 from encoderlab.tables.formats import Format, lines_of
-from encoderlab.tables.label_cells import name_of
+from encoderlab.tables.label_cells import label_of_object
 
 _RECORDS = "Write it as an array of objects, in pandas by df.to_json(path, orient='records')"
 _BLANKS = re.compile(r"\s*")
@@ -266,7 +266,7 @@ def _shaper(columns: Columns, used: list[str]) -> Callable[[dict[str, Any]], dic
         if label is not None:
             value = added.get(label, record.get(label))
             if isinstance(value, dict | list):
-                added[label] = name_of(value)
+                added[label] = label_of_object(value)
             if isinstance(added.get(label), dict):
                 _ask_for_field(columns, added[label])
         return {**record, **added} if added else record

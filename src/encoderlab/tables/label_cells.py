@@ -199,13 +199,13 @@ def list_items(cell: str) -> list[str] | None:
     return labels
 
 
-def name_of(value: Any) -> Any:
+def label_of_object(value: Any) -> Any:
     """Return what an object of JSON stands for: a label by its name, or the names that it marks with 1 or true.
 
     A list is that of its objects' names; anything else is returned as it is.
     """
     if isinstance(value, list):
-        return [name_of(one) if isinstance(one, dict) else one for one in value]
+        return [label_of_object(one) if isinstance(one, dict) else one for one in value]
     if not isinstance(value, dict):
         return value
     marked = _marked(value)
@@ -232,7 +232,7 @@ def _marked(value: dict[Any, Any]) -> list[str] | None:
 
 def _names_in(cell: str) -> list[str] | None:
     """Return the names of the objects in a list; None for anything else."""
-    names = name_of(_literal(cell))
+    names = label_of_object(_literal(cell))
     return names if isinstance(names, list) and all(isinstance(name, str) for name in names) else None
 
 

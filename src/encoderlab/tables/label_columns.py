@@ -23,7 +23,7 @@ from encoderlab.tables.spellings import (
     form,
     one_spelling,
     same_numbers,
-    shown,
+    spelled_out,
     whole_number,
 )
 
@@ -171,7 +171,7 @@ def _say_spellings(
     if spelling_of:
         notes = []
         for other, common in spelling_of.items():
-            notes.append(f"{shown(other, common)} ({counts[other]:,} times) is read as {common!r}")
+            notes.append(f"{spelled_out(other, common)} ({counts[other]:,} times) is read as {common!r}")
         say(f"{file}: labels that differ in spelling are one: {listed(notes)}")
     for pair in same_numbers({*counts} - {*spelling_of} - {*fixed})[:1]:
         say(f"{file}: column {column!r} has the labels {pair[0]!r} and {pair[1]!r}, the same number; they stay apart")

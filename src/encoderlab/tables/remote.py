@@ -100,7 +100,7 @@ def local_file(name: str, cache_dir: Path) -> Path:
     return Path(unquote(parts.path)) if parts.scheme == "file" else _copy_of(name, cache_dir)
 
 
-def name_of(url: str) -> str:
+def file_name_of(url: str) -> str:
     """Return the name of the file at a URL."""
     name = PurePosixPath(unquote(_parts(url).path)).name
     return "data" if not name or name.startswith(".") or "\0" in name else name
@@ -109,7 +109,7 @@ def name_of(url: str) -> str:
 def _copy_of(url: str, cache_dir: Path) -> Path:
     """Return the copy of a URL, which is new if its source has changed."""
     folder = cache_dir.absolute() / DOWNLOADS / sha256(url.encode()).hexdigest()[:16]
-    copy = folder / name_of(url)
+    copy = folder / file_name_of(url)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / ".lock"):
@@ -222,7 +222,7 @@ def _opened_http(url: str, known: str | None) -> Iterator[Opened]:
         length = response.headers.get("Content-Length")
         coding = response.headers.get("Content-Encoding", "identity").strip().lower()
         # Of a file that is packed itself, servers state its own packing.
-        if coding in ("gzip", "x-gzip") and not name_of(url).endswith(".gz"):
+        if coding in ("gzip", "x-gzip") and not file_name_of(url).endswith(".gz"):
             with gzip.GzipFile(fileobj=response) as unpacked:
                 yield unpacked, version, None
             return

@@ -84,7 +84,7 @@ def _is_plain(value: str) -> bool:
     return typed and not mixes_scripts and html.unescape(value) == value
 
 
-def shown(value: str, other: str) -> str:
+def spelled_out(value: str, other: str) -> str:
     """Return a label for a message, by code point where it looks like the `other` one."""
     if form(value) == form(other) and value.casefold() != other.casefold():
         differing = [letter for letter in value if letter not in other and not letter.isascii()]

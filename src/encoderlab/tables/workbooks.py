@@ -21,7 +21,14 @@ from encoderlab.system.messages import say_once
 from encoderlab.tables.columns import Columns, MissingColumnError, distinct_names, listed
 from encoderlab.tables.headers import AUTO, ROWS_LOOKED_AT, Header, header_of
 from encoderlab.tables.workbook_trial import refuse_without_memory
-from encoderlab.tables.xlsx_parts import MOST_ROWS, WIDEST_GAP, Place, cells_without_value, checked, padded_numbers
+from encoderlab.tables.xlsx_parts import (
+    MOST_ROWS,
+    WIDEST_GAP,
+    Place,
+    cells_without_value,
+    padded_numbers,
+    without_far_cells,
+)
 
 if TYPE_CHECKING:
     from python_calamine import CalamineSheet, CalamineWorkbook, SheetMetadata
@@ -250,7 +257,7 @@ def _opened(path: Path) -> Iterator[CalamineWorkbook]:
     try:
         with path.open("rb") as file:
             is_zip = file.read(len(_ZIP)) == _ZIP
-        source = checked(path) if is_zip else path
+        source = without_far_cells(path) if is_zip else path
         if not _is_xlsx(path):
             refuse_without_memory(path)
         book = python_calamine.load_workbook(source)

@@ -60,7 +60,7 @@ class Grid:
         return self.rows * self.columns
 
 
-def checked(path: Path) -> Path | io.BytesIO:
+def without_far_cells(path: Path) -> Path | io.BytesIO:
     """Return what to read a workbook from: its file, or a copy without cells far away from all others.
 
     Raises DataError for a file that unpacks to too much, whose parts are damaged or not as large as they say, or with

@@ -29,7 +29,7 @@ ROWS_AT_A_TIME = 256
 SHORTEST_LENGTHS = 32  # tokens: texts up to this length share micro-batches, then those up to twice as much, and so on
 
 
-class Comparison(Protocol):
+class ComparisonSettings(Protocol):
     """The settings of `ContrastiveConfig` that say how rows are read and compared."""
 
     temperature: float
@@ -91,7 +91,7 @@ class ContrastiveRows(ExampleRows):
         labels: np.ndarray,
         sets: Sequence[str],
         n_labels: int,
-        comparison: Comparison,
+        comparison: ComparisonSettings,
         with_vectors: Callable[[Batch], Batch],
     ) -> None:
         self.comparison = comparison

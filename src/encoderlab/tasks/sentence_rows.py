@@ -51,7 +51,7 @@ class Passages:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class SentencePairs:
     """First and second texts as runs of sentences, and whether a pair is negative (1): [pairs] each."""
 
     first_start: Places
@@ -104,7 +104,7 @@ def _segments(sentences: Sentences, begins: Places, ends: Places, room: int, n_s
 
 def draw_pairs(
     passages: Passages, sentences: Sentences, pack: Pack, room: int, seed: list[int], *, paired: bool
-) -> Pairs:
+) -> SentencePairs:
     """Cut every passage in two, and make half of the pairs (to within one) negative; do neither unless `paired`.
 
     A negative second text begins where the second text of another *document*'s passage does, so that neither its
@@ -114,7 +114,7 @@ def draw_pairs(
     start = passages.start
     stop = passages.stop
     if not paired:
-        return Pairs(start, stop, stop, stop, np.zeros(len(start), np.int8))
+        return SentencePairs(start, stop, stop, stop, np.zeros(len(start), np.int8))
     middle = start + 1 + (draw.random(len(start)) * (stop - start - 1)).astype(start.dtype)
     labels = (draw.permutation(len(start)) % 2).astype(np.int8)
     negative = np.flatnonzero(labels)
@@ -130,7 +130,7 @@ def draw_pairs(
     else:
         left = room - sentences.tokens(start[negative], middle[negative])
         second_stop[negative] = sentences.filled(middle[other], left, passages.end[other])
-    return Pairs(start, middle, second_start, second_stop, labels)
+    return SentencePairs(start, middle, second_start, second_stop, labels)
 
 
 class SentenceRows:
@@ -176,7 +176,7 @@ class SentenceRows:
 class SentenceEpoch:
     """The rows of one epoch (a `training.batches.Epoch`): pairs of sentences, or single runs, as drawn for it."""
 
-    def __init__(self, rows: SentenceRows, pairs: Pairs, key: int) -> None:
+    def __init__(self, rows: SentenceRows, pairs: SentencePairs, key: int) -> None:
         self.rows = rows
         self.pairs = pairs
         self.key = key

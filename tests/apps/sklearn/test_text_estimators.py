@@ -24,7 +24,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import encoderlab
 from encoderlab import TextClassifier, TextRegressor
-from encoderlab.apps.sklearn.inputs import InputError, texts_of
+from encoderlab.apps.sklearn.inputs import InputError, examples_of
 from encoderlab.data.examples import TextExample
 from encoderlab.errors import SettingError
 
@@ -236,7 +236,7 @@ def test_texts_are_read_from_any_container(texts):
     wanted = [TextExample(text) for text in texts]
     series = pd.Series(texts, dtype=object)
     for container in (texts, tuple(texts), iter(texts), np.array(texts, object), series, series.to_frame("text")):
-        assert texts_of(container) == wanted
+        assert examples_of(container) == wanted
 
 
 @given(st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), min_size=1, max_size=5))
@@ -244,7 +244,7 @@ def test_pairs_are_tuples_lists_or_two_columns(pairs):
     wanted = [TextExample(*pair) for pair in pairs]
     frame = pd.DataFrame(pairs, columns=["premise", "hypothesis"], dtype=object)
     for container in (pairs, list(map(list, pairs)), frame, frame.to_numpy()):
-        assert texts_of(container) == wanted
+        assert examples_of(container) == wanted
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_pairs_are_tuples_lists_or_two_columns(pairs):
 )
 def test_rows_that_are_not_texts_are_refused(X, refusal):
     with pytest.raises(ValueError, match=refusal) as refused:
-        texts_of(X)
+        examples_of(X)
     assert "\n" not in str(refused.value)
 
 

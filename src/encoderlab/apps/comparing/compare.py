@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from encoderlab.apps.comparing.comparison import build_comparison
-from encoderlab.apps.comparing.comparison_page import check_output, show_comparison, write_comparison, write_table
+from encoderlab.apps.comparing.comparison_page import is_one_table, show_comparison, write_as_table, write_comparison
 from encoderlab.apps.comparing.finished_runs import finished_runs
 from encoderlab.apps.comparing.settings import CompareConfig
 from encoderlab.errors import DataError
@@ -18,7 +18,7 @@ def compare(config: CompareConfig) -> None:
     scored on the same rows; SettingError for an output that is neither a folder nor a table.
     """
     output = None if config.output is None else Path(config.output)
-    is_table = output is not None and check_output(output, overwrite=config.overwrite)
+    is_table = output is not None and is_one_table(output, overwrite=config.overwrite)
     runs, skipped = finished_runs(run for folder in config.runs for run in runs_in(Path(folder)))
     for line in skipped:
         print(f"encoderlab: {line}", file=sys.stderr)
@@ -29,6 +29,6 @@ def compare(config: CompareConfig) -> None:
     comparison = build_comparison(runs, config.score, config.reference)
     paths = {}
     if output is not None:
-        write = write_table if is_table else write_comparison
+        write = write_as_table if is_table else write_comparison
         paths = write(output, comparison)
     show_comparison(comparison, paths, sys.stdout)

@@ -182,7 +182,7 @@ def _grid(comparison: Mapping[str, Any]) -> tuple[list[str], dict[str, dict[str,
 # One table in a file of its own.
 
 
-def check_output(output: Path, *, overwrite: bool) -> bool:
+def is_one_table(output: Path, *, overwrite: bool) -> bool:
     """Return whether a comparison is to be written as one table, and not into a folder.
 
     Raises SettingError for a file of another kind, or one that exists unless it may be overwritten.
@@ -200,7 +200,7 @@ def check_output(output: Path, *, overwrite: bool) -> bool:
     return True
 
 
-def write_table(path: Path, comparison: Mapping[str, Any]) -> dict[str, str]:
+def write_as_table(path: Path, comparison: Mapping[str, Any]) -> dict[str, str]:
     """Write the comparison as a table in the format that the file's name ends with; return its path by name.
 
     A csv has every number in full and in a cell of its own, the others what a paper shows. Raises DataError if the file

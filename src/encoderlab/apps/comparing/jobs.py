@@ -104,7 +104,7 @@ class Jobs:
         requested = settings
         if n_parallel > 1:
             settings = _share_of_machine(settings, n_parallel, hydra.job.num)
-        settings = comparable(settings, varied)
+        settings = made_comparable(settings, varied)
         overrides = [*overrides, *set_by_sweep(requested, settings)]
         in_worker = os.getpid() != self.main_process
         with signals_handled() if in_worker else nullcontext():
@@ -191,7 +191,7 @@ def _share_of_machine(settings: Any, n_parallel: int, number: int) -> Any:
     return changed if holder is settings else replace(settings, training=changed)
 
 
-def comparable(settings: Any, varied: Collection[str]) -> Any:
+def made_comparable(settings: Any, varied: Collection[str]) -> Any:
     """Return the settings of a job with a precision that does not depend on how fast it is, and that all jobs share.
 
     The rules choose it by the encoder's width. Where that may differ between the jobs, it is that of wide encoders.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 
-from encoderlab.apps.comparing.jobs import Jobs, comparable, say, set_by_sweep
+from encoderlab.apps.comparing.jobs import Jobs, made_comparable, say, set_by_sweep
 from encoderlab.config import TRAINING_COMMANDS
 from encoderlab.config.composing import CommandLine, composed
 from encoderlab.errors import SettingError, TrainingError, UserError
@@ -139,7 +139,7 @@ def _run(study: Study, trial: FrozenTrial, line: CommandLine, jobs: Jobs) -> Non
         shown = " ".join([f"trial {trial.number}:", *trial.user_attrs["drawn"]])
         try:
             requested = composed(line)
-            settings = comparable(requested, jobs.varied)
+            settings = made_comparable(requested, jobs.varied)
             overrides = [*line.overrides, *set_by_sweep(requested, settings)]
             folder = jobs.run(settings, overrides, f"trial-{trial.number}", shown)
         except FolderInUseError:

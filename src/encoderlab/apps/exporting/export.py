@@ -41,7 +41,7 @@ from encoderlab.models.folder import (
 from encoderlab.models.model import Model
 from encoderlab.network.config import HeadSizes, Pooling
 from encoderlab.reports.blocks import render
-from encoderlab.reports.cards import LICENSE, plain
+from encoderlab.reports.cards import LICENSE, escaped
 from encoderlab.reports.predictions import trial_of
 from encoderlab.reports.wording import words_of
 from encoderlab.system.files import written_whole
@@ -195,5 +195,5 @@ def _write_card(folder: Path, config: ExportConfig, name: str, *about: Any, **mo
     """Write README.md: the model's own card, else a title, with sections on the library that opens the folder."""
     more["license_name"] = config.license
     own = model_folder(config.run) / "README.md"
-    card = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else f"# {plain(name)}\n"
+    card = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else f"# {escaped(name)}\n"
     (folder / "README.md").write_text(export_card(card, *about, **more), encoding="utf-8")

@@ -42,7 +42,7 @@ from encoderlab.shipped import SHIPPED
 from encoderlab.system import http_service as http
 from encoderlab.system.device import hold_little_memory, return_freed_memory
 from encoderlab.system.http_service import HTMLResponse, HTTPException, JSONResponse, Request, Route, Starlette
-from encoderlab.tables.remote import is_url, name_of
+from encoderlab.tables.remote import file_name_of, is_url
 
 TEMPLATES = Path(__file__).with_name("templates")
 MOST_LETTERS = 100  # of a label, and of the name of a window
@@ -56,7 +56,7 @@ def label(config: LabelConfig) -> None:
     # What can be refused at once.
     if config.input in (None, "-"):
         raise SettingError("label reads a file of texts", remedy="Run encoderlab label texts.csv labels=[yes,no]")
-    source = Path(name_of(config.input) if is_url(config.input) else config.input)
+    source = Path(file_name_of(config.input) if is_url(config.input) else config.input)
     output = Path(config.output) if config.output is not None else _output_beside(source)
     form = format_by_name(str(output), "Set output=FILE.csv")
     _check_labels(config)

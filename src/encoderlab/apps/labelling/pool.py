@@ -23,7 +23,7 @@ from encoderlab.models.model import Model, is_blank
 from encoderlab.models.row_files import Row, Types, types_of
 from encoderlab.reports.predictions import carried_names, cell
 from encoderlab.tables.formats import Format, format_of, paths_of
-from encoderlab.tables.label_cells import name_of
+from encoderlab.tables.label_cells import label_of_object
 from encoderlab.tables.remote import local_file
 
 _ROWS_AT_A_TIME = 1000
@@ -186,7 +186,7 @@ def _as_label(value: Any) -> str:
 def _name_of_object(path: Path, column: str, cell: str) -> str:
     """Return the label that an object stands for, and any other as it is. Raises DataError if it has no name."""
     try:
-        name = name_of(json.loads(cell)) if cell.startswith("{") else cell
+        name = label_of_object(json.loads(cell)) if cell.startswith("{") else cell
     except ValueError:
         return cell
     if not isinstance(name, str):

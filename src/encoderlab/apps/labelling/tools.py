@@ -9,7 +9,7 @@ from typing import TextIO
 from encoderlab.apps.labelling.settings import SelectFormat
 from encoderlab.models.row_files import Row
 from encoderlab.reports.predictions import in_json
-from encoderlab.tables.columns import joined
+from encoderlab.tables.columns import joined_columns
 
 
 def _write_label_studio(file: TextIO, rows: Iterator[Row], text_columns: Sequence[str]) -> None:
@@ -25,7 +25,7 @@ def _write_label_studio(file: TextIO, rows: Iterator[Row], text_columns: Sequenc
 def _write_doccano(file: TextIO, rows: Iterator[Row], text_columns: Sequence[str]) -> None:
     """Write the lines that doccano imports: the text, its labels, of which there are none, and metadata."""
     for row in rows:
-        text = joined(str(row[name]) for name in text_columns)
+        text = joined_columns(str(row[name]) for name in text_columns)
         others = {name: value for name, value in row.items() if name not in text_columns and value is not None}
         line = {**others, "text": text, "label": []}
         file.write(json.dumps(line, ensure_ascii=False, default=in_json) + "\n")

@@ -33,7 +33,7 @@ from encoderlab.system.http_service import (
     Route,
     Starlette,
 )
-from encoderlab.tables.columns import Columns, joined
+from encoderlab.tables.columns import Columns, joined_columns
 from encoderlab.tasks.task import Abstention, RowPrediction
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -225,7 +225,7 @@ def _texts_of_rows(rows: Any, columns: Columns) -> dict[str, list[str]]:
         missing = [name for name in needed if not isinstance(row.get(name), str)]
         if missing:
             raise HTTPException(422, f"Row {number} has no text in {missing[0]!r}; needed: {', '.join(needed)}")
-        texts["texts"].append(joined(row[name] for name in columns.parts))
+        texts["texts"].append(joined_columns(row[name] for name in columns.parts))
         if columns.text_pair is not None:
             texts["text_pairs"].append(row[columns.text_pair])
     return texts

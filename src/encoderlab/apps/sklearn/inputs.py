@@ -76,7 +76,7 @@ class TrainingRows:
         pq.write_table(pa.table(columns), path)
 
 
-def texts_of(X: Any) -> list[TextExample]:
+def examples_of(X: Any) -> list[TextExample]:
     """Return the rows of X: an iterable of texts or of pairs of texts, or a table of one or two columns of texts.
 
     Raises InputError for anything else, and if only some rows are pairs.

@@ -28,12 +28,12 @@ from encoderlab.apps.sklearn.inputs import (
     InputError,
     TrainingRows,
     classes_of,
+    examples_of,
     has_several_labels,
     label_sets,
     refuse_blanks,
     row_weights,
     single_targets,
-    texts_of,
 )
 from encoderlab.config.commands import TRAINING_CONFIGS, RunConfig
 from encoderlab.config.composing import composed, parse_command_line
@@ -169,7 +169,7 @@ class _TextEstimator(BaseEstimator):
     def _readable(self, X: Any) -> list[TextExample]:
         """Return the rows of X. Raises NotFittedError, and InputError for rows that the model cannot read."""
         check_is_fitted(self)
-        examples = texts_of(X)
+        examples = examples_of(X)
         refuse_blanks(examples)
         try:
             if examples:
@@ -217,7 +217,7 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
 
         Raises InputError (a ValueError), SettingError, TrainingError.
         """
-        examples = texts_of(X)
+        examples = examples_of(X)
         refuse_blanks(examples)
         name = type(self).__name__
         if has_several_labels(y):
@@ -263,7 +263,7 @@ class TextRegressor(RegressorMixin, _TextEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train on X, texts or pairs of texts, and y, their numbers. Raises as `TextClassifier.fit` does."""
-        examples = texts_of(X)
+        examples = examples_of(X)
         refuse_blanks(examples)
         targets = single_targets(y, len(examples), type(self).__name__).astype(np.float64)
         self._train(TrainingRows(examples, targets, None, row_weights(sample_weight, len(examples))))
