@@ -18,9 +18,9 @@ from encoderlab.baselines.supervised import Baseline
 from encoderlab.metrics import scores_of_predictions
 from encoderlab.metrics.calibration import calibration
 from encoderlab.reports import plots
-from encoderlab.reports.baselines import verdict_on
 from encoderlab.reports.blocks import Table, Text, show
 from encoderlab.reports.classes import single_class_warning
+from encoderlab.reports.comparisons import verdict_on
 from encoderlab.reports.explanation import Importance, WordImportance, marked
 from encoderlab.reports.training import build_report, headline, show_report, write_report
 from tests.reports.conftest import ATTACK, Example, Page, Rows, Words

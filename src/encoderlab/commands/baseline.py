@@ -10,8 +10,8 @@ from encoderlab.errors import DataError, SettingError
 from encoderlab.metrics import scores_of_predictions
 from encoderlab.models.folder import load_model
 from encoderlab.models.frozen import frozen_vectors, vectors_by_layer
-from encoderlab.reports.baselines import show_baselines
 from encoderlab.reports.blocks import json_safe
+from encoderlab.reports.comparisons import show_baselines
 from encoderlab.system.device import set_up_compute
 
 SEED = 0  # of the bootstrap

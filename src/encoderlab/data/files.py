@@ -176,7 +176,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
 
     def _has_word_per_line(self, paths: list[Path]) -> bool:
         """Return whether files are CoNLL's by another name, such as .tsv, and say so. DataError for those of brat."""
-        from encoderlab.tables.foreign_exports import refuse_brat
+        from encoderlab.tables.foreign_files import refuse_brat
         from encoderlab.tables.word_files import has_word_per_line
 
         for path in paths:

@@ -26,7 +26,7 @@ from encoderlab.metrics.own import OwnScore
 from encoderlab.metrics.scores import (
     ClassScores,
     Metrics,
-    concatenated,
+    columns_of_batches,
     cross_entropy_of_frequencies,
     f1_sample_size,
     in_order,
@@ -321,7 +321,7 @@ class TaggingMetrics(Metrics):
 
     def scores(self, kept: Sequence[tuple[Tensor, ...]]) -> TaggingScores:
         """Return `loss` (mean cross entropy of a target, in nats) and the scores of `TaggingScores`."""
-        all_rows, row, labels, predicted, losses, confidences = concatenated(kept)
+        all_rows, row, labels, predicted, losses, confidences = columns_of_batches(kept)
         _, rows = in_order(all_rows)
         order = row.argsort(stable=True)  # positions within a row are already in ascending order
         assert len(losses), "no position was a target"

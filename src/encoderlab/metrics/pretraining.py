@@ -14,7 +14,7 @@ from torch.nn.functional import cosine_similarity, cross_entropy
 
 from encoderlab.batch import Batch, Prediction
 from encoderlab.errors import DataError
-from encoderlab.metrics.scores import Metrics, SplitScores, concatenated, in_order, refuse_non_finite, share
+from encoderlab.metrics.scores import Metrics, SplitScores, columns_of_batches, in_order, refuse_non_finite, share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ class PretrainingMetrics(Metrics):
         loss), `target_tokens`; for pairs `nsp_loss` and `nsp_accuracy`, for either question; and `loss`, the sum of
         both losses. Raises DataError if there was no target token.
         """
-        all_rows, row, labels, hits, losses, pair_hits, pair_losses = concatenated(kept)
+        all_rows, row, labels, hits, losses, pair_hits, pair_losses = columns_of_batches(kept)
         order, rows = in_order(all_rows)
         if not len(labels):
             raise DataError(f"None of the {len(rows):,} rows to be scored has a known token that could be masked")
@@ -139,7 +139,7 @@ class TeacherVectorsMetrics(Metrics):
 
     def scores(self, kept: Sequence[tuple[Tensor, ...]]) -> TeacherVectorsScores:
         """Return `sequence_cosine`, `token_cosine`, and `loss`, the sum of both distances."""
-        rows, cosines = concatenated(kept)
+        rows, cosines = columns_of_batches(kept)
         order, rows = in_order(rows)
         cosines = cosines[order].double().numpy()
         refuse_non_finite(cosines.sum(1))
@@ -193,7 +193,7 @@ class ContrastMetrics(Metrics):
         among the labels of their set; `label_accuracy_before`, the same of the starting encoder's vectors;
         `sequence_cosine`, the mean cosine of both; and `loss`, one minus that.
         """
-        rows, classes, now, before = concatenated(kept)
+        rows, classes, now, before = columns_of_batches(kept)
         order, rows = in_order(rows)
         cosines = cosine_similarity(now, before, dim=-1)[order].double().numpy()
         refuse_non_finite(cosines)

@@ -249,7 +249,7 @@ class Metrics(ABC):
         """Score a split from the `columns` of its batches. Raises TrainingError if a prediction is not finite."""
 
 
-def concatenated(kept: Sequence[tuple[Tensor, ...]]) -> list[Tensor]:
+def columns_of_batches(kept: Sequence[tuple[Tensor, ...]]) -> list[Tensor]:
     """Return each column on the CPU, with all batches one after another."""
     assert kept, "there are no batches"
     return [torch.cat(column).cpu() for column in zip(*kept, strict=True)]
@@ -266,7 +266,7 @@ class TextMetrics(Metrics):
 
     def _in_order(self, kept: Sequence[tuple[Tensor, ...]]) -> tuple[np.ndarray, Tensor, Tensor]:
         """Return the rows' positions in their split, [n]; their targets, [n, ...], and their logits, [n, outputs]."""
-        rows, targets, logits = concatenated(kept)
+        rows, targets, logits = columns_of_batches(kept)
         order, rows = in_order(rows)
         return rows, targets[order], logits[order]
 

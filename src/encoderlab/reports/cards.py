@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from encoderlab.metrics.languages import UNCLEAR
 from encoderlab.reports import wording
-from encoderlab.reports.baselines import BASELINE_NAMES
 from encoderlab.reports.blocks import render
+from encoderlab.reports.comparisons import BASELINE_NAMES
 from encoderlab.reports.facts import RunFacts, given_settings, machine, origin, repeat_line, split_facts
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from encoderlab.metrics.comparison import SEPARATOR
 from encoderlab.metrics.intervals import mean_of, wilson
 from encoderlab.metrics.scores import within_range
 from encoderlab.reports import wording
-from encoderlab.reports.baselines import baseline_blocks, headline_block, verdict_on
 from encoderlab.reports.blocks import Block, Heading, Items, Passage, Table, Text, json_safe, show, write_html_json
+from encoderlab.reports.comparisons import baseline_blocks, headline_block, verdict_on
 from encoderlab.reports.facts import RunFacts, settings_section
 from encoderlab.reports.predictions import carried_names, place_columns, write_table
 

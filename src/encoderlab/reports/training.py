@@ -12,8 +12,6 @@ from encoderlab.metrics.entities import TaggingScores
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.texts import ClassificationScores, LabelSetScores, NumberScores
 from encoderlab.reports import plots, wording
-from encoderlab.reports.against import against_blocks
-from encoderlab.reports.baselines import BASELINE_NAMES, baseline_blocks, headline_block, verdict_on
 from encoderlab.reports.blocks import (
     Block,
     Heading,
@@ -26,9 +24,16 @@ from encoderlab.reports.blocks import (
     show,
     write_html_json,
 )
-from encoderlab.reports.branch import branch_blocks
 from encoderlab.reports.calibration import about_calibration, calibration_of, without_temperature
 from encoderlab.reports.classes import MOST_ON_PAGE, class_sections, class_table, single_class_warning
+from encoderlab.reports.comparisons import (
+    BASELINE_NAMES,
+    against_blocks,
+    baseline_blocks,
+    branch_blocks,
+    headline_block,
+    verdict_on,
+)
 from encoderlab.reports.explanation import mistakes_section
 from encoderlab.reports.facts import RunFacts, pair_lines, scarce_classes, settings_section, split_facts, survey_section
 from encoderlab.reports.predictions import texts_of, write_predictions

@@ -19,9 +19,9 @@ from encoderlab.system.messages import say_once
 from encoderlab.tables.annotation_tools import Record
 from encoderlab.tables.checks import LONGEST_TEXT
 from encoderlab.tables.columns import KNOWN_NAMES, Columns, are_numbers, distinct_names, listed, with_known_names
+from encoderlab.tables.foreign_files import AS_R_WRITES_CSV
 from encoderlab.tables.formats import Dialect, Format, Quoting, lines_of
 from encoderlab.tables.headers import ROWS_LOOKED_AT, Header, header_of
-from encoderlab.tables.other_formats import AS_R_WRITES_CSV
 
 _MOST_FIELD = 2**31 - 1  # characters in a cell, the most that the csv module can be told to read
 _MOST_LABELS = 10_000  # whose values are kept while a file is read

@@ -18,8 +18,7 @@ from typing import Any
 from encoderlab.errors import DataError, SettingError, closest, one_line
 from encoderlab.system.files import expanded
 from encoderlab.system.messages import say, say_once
-from encoderlab.tables.foreign_exports import refuse_other_exports
-from encoderlab.tables.other_formats import refuse_other
+from encoderlab.tables.foreign_files import refuse_other, refuse_other_exports
 from encoderlab.tables.pipes import readable_again
 from encoderlab.tables.remote import is_url, local_files
 

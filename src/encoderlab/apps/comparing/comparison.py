@@ -25,8 +25,8 @@ from encoderlab.metrics.comparison import (
 from encoderlab.metrics.intervals import Mean, mean_of
 from encoderlab.metrics.scores import PredictionScores, is_lower_better, within_range
 from encoderlab.reports import wording
-from encoderlab.reports.baselines import BASELINE_NAMES
 from encoderlab.reports.blocks import json_safe
+from encoderlab.reports.comparisons import BASELINE_NAMES
 
 LEVEL = 0.05
 BOOTSTRAP_SEED = 0  # fixed, so that the same command prints the same numbers
