@@ -12,7 +12,7 @@ from encoderlab.cli.table import Command
 from encoderlab.commands.list import GROUPS, options_of
 from encoderlab.config import TRAINING_COMMANDS
 from encoderlab.config.commands import SweepConfig
-from encoderlab.config.schemas import SCHEMAS
+from encoderlab.config.schemas import SCHEMAS, groups_read
 from encoderlab.settings import allowed_range
 
 USAGE = {"compare": "FOLDER [FOLDER ...] "}
@@ -35,14 +35,14 @@ def print_help(shown: Command, configs: Path, arguments: Sequence[str] = ()) -> 
     print(f"usage: encoderlab {command} {USAGE.get(command, '')}[name=value ...]\n")
     lines = {f"encoderlab {command} {example}".rstrip(): line for example, line in schema.example_lines}
     print("\n".join(f"  {example:<{max(map(len, lines))}}  {line}" for example, line in lines.items()))
-    groups = config_groups(schema)
+    groups = groups_read(schema)
     if groups:
         print("\nConfig groups (encoderlab list describes each option):")
         for group in [*groups, *(["experiment", "sweep"] if command in TRAINING_COMMANDS else [])]:
             print(f"  {group:<12}{', '.join(options_of(configs, group))}")
     print("\nSettings (name=value), with their defaults:")
     print(*_lines(schema), sep="\n")
-    options = chosen_configs(configs, command, arguments)
+    options = chosen_configs(configs, command, arguments) if groups else {}
     for group in groups:
         kind, values = values_of(configs, group, options.get(group, ""))
         if kind:
@@ -53,11 +53,6 @@ def print_help(shown: Command, configs: Path, arguments: Sequence[str] = ()) -> 
     if command in TRAINING_COMMANDS:
         print(SWEEPS, *_lines(SweepConfig), sep="\n")
     print(f"\n{HYDRA_FLAGS}")
-
-
-def config_groups(schema: type) -> list[str]:
-    """Return the names of the config groups that a command reads."""
-    return [declared.name for declared in _fields(schema) if declared.name in GROUPS]
 
 
 def _fields(schema: type) -> list[Field[Any]]:

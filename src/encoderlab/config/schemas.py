@@ -76,11 +76,24 @@ GROUPS = {group for group, _ in SCHEMAS}
 
 @cache
 def register_schemas(command: type[CommandConfig]) -> None:
-    """Register with Hydra the schemas that configs extend by name: that of a command, and those of groups."""
+    """Register with Hydra the schemas that configs extend by name: that of a command, and those of groups.
+
+    The config of a command without groups has nothing to choose. It is registered too, and has no file.
+    """
     from hydra.core.config_store import ConfigStore
 
     for (group, name), schema in {(None, command.command): command, **SCHEMAS}.items():
         ConfigStore.instance().store(group=group, name=f"{name}_schema", node=open_settings(schema))
+    if not groups_read(command):
+        defaults = [f"{command.command}_schema", "command", "_self_"]
+        ConfigStore.instance().store(name=command.command, node={"defaults": defaults})
+
+
+def groups_read(schema: type) -> list[str]:
+    """Return the names of the config groups that users of a command may choose from."""
+    return [
+        declared.name for declared in fields(schema) if declared.name in GROUPS and not declared.metadata["internal"]
+    ]
 
 
 def open_settings(schema: type) -> "DictConfig":
