@@ -11,7 +11,7 @@ from numpy.lib import format as npy
 from encoderlab.config.commands import EmbedConfig
 from encoderlab.data.examples import Example
 from encoderlab.errors import DataError, SettingError
-from encoderlab.exchange.config_json import default_prompt, modules_left_out, sentence_pooling
+from encoderlab.exchange.sentence_transformers import default_prompt, modules_left_out, sentence_pooling
 from encoderlab.models import inputs
 from encoderlab.models.folder import model_folder, open_model
 from encoderlab.models.model import Model

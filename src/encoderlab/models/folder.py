@@ -23,7 +23,7 @@ from encoderlab.config.schemas import SAVED_SCHEMAS, settings_from_dict, setting
 from encoderlab.data.tokenizer_config import PretrainedConfig
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError, one_line
-from encoderlab.exchange.config_json import normalizes, sentence_pooling
+from encoderlab.exchange.sentence_transformers import normalizes, sentence_pooling
 from encoderlab.exchange.weights import check_shapes, read_config, read_weights
 from encoderlab.metrics.novelty import NOVELTY_FILE, Novelty
 from encoderlab.models.branch import in_units, read_branch

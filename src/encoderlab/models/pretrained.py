@@ -15,7 +15,7 @@ from encoderlab.data.hub import http_error, hub_answers, quiet
 from encoderlab.data.tokenizer_config import AsPretrainedTokenizer
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.errors import DataError, SettingError
-from encoderlab.exchange.config_json import SENTENCE_CONFIG, modules_left_out, sentence_pooling
+from encoderlab.exchange.sentence_transformers import SENTENCE_CONFIG, modules_left_out, sentence_pooling
 from encoderlab.models.folder import encoder_shape, model_folder, read_model
 from encoderlab.models.model import Model
 from encoderlab.network.config import ModelConfig, Pairs, Pooling

@@ -25,7 +25,7 @@ from encoderlab.apps.exporting.settings import ExportConfig, ExportFormat
 from encoderlab.apps.exporting.web import find_library, write_web_folder
 from encoderlab.config.commands import OpenRunConfig
 from encoderlab.errors import SettingError
-from encoderlab.exchange.config_json import sentence_settings
+from encoderlab.exchange.sentence_transformers import sentence_settings
 from encoderlab.exchange.transformers_models import to_folder
 from encoderlab.metrics.novelty import NOVELTY_FILE
 from encoderlab.models.branch import BRANCH_FILES, LinearBranch
