@@ -33,7 +33,7 @@ def documents_of(documents=DOCUMENTS, splitter=SPLITTER, **task):
     config = config_of(**task)
     split = DocumentSplit(lambda: iter(documents), len(documents), fingerprint(repr(documents).encode()))
     reader = SentenceReader(splitter, config.min_characters, config.min_sentences)
-    return Documents({"train": split, "validation": split}, {"source": "test"}, reader=reader)
+    return Documents({"train": split, "validation": split}, origin={"source": "test"}, reader=reader)
 
 
 def tokenizer_of(documents, cache):

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from encoderlab.data.data import Data
+from encoderlab.data.corpus import Corpus
 from encoderlab.data.examples import Split, texts_of
 from encoderlab.linear.choice import RankedCandidates, choose
 from encoderlab.linear.model import Kind, LinearModel, fit
@@ -93,7 +93,7 @@ Method = Callable[[_Data], tuple[Predictions, np.ndarray | None]]
 
 
 def baselines(
-    splits: Data,
+    splits: Corpus,
     name: str,
     threshold: ThresholdRule | None = None,
     positive: int = 1,
@@ -122,7 +122,7 @@ def baselines(
 
 
 def probes(
-    splits: Data,
+    splits: Corpus,
     name: str,
     threshold: ThresholdRule | None = None,
     positive: int = 1,

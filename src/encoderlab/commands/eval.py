@@ -2,23 +2,23 @@
 
 import shlex
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self
 
 import numpy as np
 
 from encoderlab.config.commands import EvalConfig
+from encoderlab.data.corpus import Corpus
 from encoderlab.data.data import Data
-from encoderlab.data.documents import Documents
 from encoderlab.data.examples import Split
 from encoderlab.data.survey import hashed
 from encoderlab.data.token_store import tokenize_examples
 from encoderlab.errors import DataError, UserError
-from encoderlab.metrics.pretraining import PretrainingScores
 from encoderlab.metrics.scores import PredictionScores, SplitScores
 from encoderlab.models.explain import word_importance
 from encoderlab.models.folder import open_model
@@ -28,10 +28,10 @@ from encoderlab.network.heads import EncoderWithHeads
 from encoderlab.reports.slices import scores_by_column
 from encoderlab.reports.training import build_report, show_report, write_encoder_report, write_report
 from encoderlab.reports.wording import counted
-from encoderlab.runs.finish import pretraining_report
+from encoderlab.runs.finish import encoder_report
 from encoderlab.runs.fit import Result
 from encoderlab.runs.gate import compared, open_older, refuse_worse
-from encoderlab.runs.load_data import DocumentTokens, TextTokens, load_documents
+from encoderlab.runs.load_data import DocumentTokens, ReadRows, TextTokens, load_documents
 from encoderlab.runs.record import record_start
 from encoderlab.runs.run import Run, check_free
 from encoderlab.runs.summary import run_facts, summary_of
@@ -57,39 +57,159 @@ def eval(config: EvalConfig, processes: Processes = SINGLE_PROCESS) -> Run:
         problem = f"{config.run} was trained beside the encoder it started from, and cannot be scored without it"
         raise DataError(problem, remedy="See the scores in its report.json, or finetune it on a task")
     older = open_older(config, model)
-    if model.config.task.of_documents:
-        return _eval_on_documents(config, model, processes)
 
-    # The rows to score, as the model reads them: of a file of one's own, the columns that it was trained on.
+    # The split to score, as the model reads it.
+    kind = _DocumentEvaluation if model.config.task.of_documents else _RowEvaluation
     with processes.main_process_first():
-        dataset, different = as_trained(config, model)
-        config = replace(config, dataset=dataset)
-        data, split = _rows_to_score(config, model)
-        tokens = TextTokens(data, model.tokenizer, [split], config.cache)
-        rows = tokens.rows(model.task)[split]
-        known = _trained_on(model, data.split(split), config.cache, data if config.dataset is None else None)
+        evaluation = kind.read(config, model)
 
     # All processes score; the main one writes the report.
     against = None
-    with _new_run(config, model, data) as run:
-        others = _scores_of_others(model, data.split(split), known)
-        scores, result = _score(model, config, rows)
+    with _new_run(evaluation) as run:
+        scores, result = _score(evaluation)
         if processes.is_main:
-            scores = cast("PredictionScores", scores)
-            extra: dict[str, Any] = {"data_notes": [*different, reading_note(data)]}
-            if known.any():
-                extra["trained_on"] = {"split": split, "n": int(known.sum()), "scores_without": others}
-            if older is not None:
-                older_knows = int(_trained_on(older, data.split(split), config.cache).sum())
-                against = compared(config, older, data.split(split), scores, model.config.seed)
-                extra["against"] = against | {"trained_on": older_knows}
-            columns = (config.dataset or model.own_dataset).slice_columns
-            if columns:
-                extra["slices"] = scores_by_column(scores, data.split(split).carried, columns, model.config.seed)
-            _report(run, config, model, data, split, rows, scores, result, extra)
+            against = evaluation.report(run, scores, result, older)
     if against is not None:
         refuse_worse(config, against)
     return run
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluation(ABC):
+    """A `split` of `data` to score, whose `rows` are as the model reads them."""
+
+    config: EvalConfig
+    model: Model
+    data: Corpus
+    split: str
+    rows: Rows
+
+    @classmethod
+    @abstractmethod
+    def read(cls, config: EvalConfig, model: Model) -> Self:
+        """Read the split that the settings name. Raises DataError if there is none, or nothing in it to score."""
+
+    @abstractmethod
+    def report(self, run: Run, scores: SplitScores, result: Result, older: Model | None) -> dict[str, Any] | None:
+        """Write and show the report; return what it says of an `older` model to compare with, if there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RowEvaluation(_Evaluation):
+    """Labelled rows to score. `data_notes` say how they are read, and `known` which have texts of training rows."""
+
+    data: Data
+    rows: ExampleRows
+    data_notes: list[str]
+    known: np.ndarray
+
+    @classmethod
+    def read(cls, config: EvalConfig, model: Model) -> Self:
+        # Of a file of one's own, the columns that the model was trained on.
+        dataset, different = as_trained(config, model)
+        config = replace(config, dataset=dataset)
+        data, split = _rows_to_score(config, model)
+        rows = TextTokens(data, model.tokenizer, [split], config.cache).rows(model.task)[split]
+        notes = [*different, reading_note(data), model.task.reading_note(split, rows)]
+        known = _trained_on(model, data.split(split), config.cache, data if config.dataset is None else None)
+        return cls(config, model, data, split, rows, [note for note in notes if note], known)
+
+    def report(self, run: Run, scores: SplitScores, result: Result, older: Model | None) -> dict[str, Any] | None:
+        assert isinstance(scores, PredictionScores)
+        config = self.config
+        model = self.model
+        data = self.data
+        examples = data.split(self.split)
+
+        # What report.json holds besides scores: rows of training among them, an older model, groups of rows.
+        extra: dict[str, Any] = {"data_notes": self.data_notes}
+        against = None
+        if self.known.any():
+            without = _scores_of_others(model, examples, self.known)
+            extra["trained_on"] = {"split": self.split, "n": int(self.known.sum()), "scores_without": without}
+        if older is not None:
+            older_knows = int(_trained_on(older, examples, config.cache).sum())
+            against = compared(config, older, examples, scores, model.config.seed)
+            extra["against"] = against | {"trained_on": older_knows}
+        columns = (config.dataset or model.own_dataset).slice_columns
+        if columns:
+            extra["slices"] = scores_by_column(scores, examples.carried, columns, model.config.seed)
+
+        # What a reader of the scores should know.
+        notes = [*self.data_notes]
+        n_left = data.origin.get("rows_without_label", 0)
+        if n_left:
+            notes.append(f"Not scored, because they have no label: {counted(n_left, 'row')}")
+        if data.labels != model.labels:
+            matched = f"{model.labels} are matched with the dataset's {data.labels}, in this order"
+            notes.append(f"The model's labels {matched}")
+        notes += _notes_on_known_rows(scores, extra)
+
+        summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, dataset=config.dataset)
+        report = {**build_report(summary, {self.split: scores}, {}), **extra}
+        explain = partial(word_importance, model) if isinstance(model.network, EncoderWithHeads) else None
+        write_report(run.folder, report, run_facts(run), examples, scores, explain)
+        files = run.files("page", "report", "predictions", "plots")
+        show_report(report, files, [f"encoderlab predict run={shlex.quote(config.run)} text='...'"])
+        return against
+
+
+@dataclass(frozen=True, slots=True)
+class _DocumentEvaluation(_Evaluation):
+    """Documents to score. The token counts of those of training, which are among the `documents`, are the baseline."""
+
+    documents: ReadRows
+
+    @classmethod
+    def read(cls, config: EvalConfig, model: Model) -> Self:
+        dataset = config.dataset or model.own_dataset
+        data = load_documents(dataset, model.config.task, config)
+        split = config.split or data.scored_splits()[-1]
+        data.split(split)
+        if config.dataset is None:
+            _check_unchanged(model, data, split)
+        names = list(dict.fromkeys(["train", split]))
+        tokens = DocumentTokens(data, model.tokenizer, names, config.cache, pack=dataset.pack, seed=EVALUATION_SEED)
+        documents = tokens.read_by(model.task)
+        return cls(config, model, data, split, documents.by_split[split], documents)
+
+    def report(self, run: Run, scores: SplitScores, result: Result, older: Model | None) -> None:  # noqa: ARG002
+        summary = summary_of(self.config.command, self.model, result.checkpoint, result.throughput, [])
+        documents = self.documents
+        report = encoder_report(summary, self.model, documents.by_split, {self.split: scores}, documents.pairs)
+        write_encoder_report(run.folder, report, run_facts(run))
+        line = f"encoderlab embed run={shlex.quote(self.config.run)} input=texts.txt output=vectors.npy"
+        show_report(report, run.files("page", "report"), [line])
+
+
+@contextmanager
+def _new_run(evaluation: _Evaluation) -> Iterator[Run]:
+    """Open the folder of an evaluation, and record in it what is scored."""
+    config = evaluation.config
+    model = evaluation.model
+    processes = model.processes
+    with processes.entered_by_main(lambda: Run.new(config.run_dir, config.command, model.task_name)) as run:
+        if processes.is_main:
+            run.record = record_start(run.folder, config, model.compute, data=evaluation.data)
+        print_lines(*model.choices, f"run folder {run.folder}")
+        yield run
+
+
+def _score(evaluation: _Evaluation) -> tuple[SplitScores, Result]:
+    """Return the scores of a split, and how its model was chosen, with the speed of scoring."""
+    model = evaluation.model
+    rows = evaluation.rows
+    started = time.perf_counter()
+    scores = model.evaluate(rows)
+    seconds = max(time.perf_counter() - started, 1e-9)
+    model.processes.leave()
+    checkpoint = model.origin.checkpoint
+    # A split of another dataset may have the same name.
+    if evaluation.config.dataset is not None and checkpoint["chosen_on"] is not None:
+        checkpoint = {**checkpoint, "chosen_on": f"{checkpoint['chosen_on']} of the dataset it was trained on"}
+    counts = {"tokens": int(rows.epoch(EVALUATION_SEED, 0).lengths.sum()), "examples": len(rows)}
+    speed = {f"{name}_per_second": round(count / seconds, 1) for name, count in counts.items()}
+    return scores, Result(checkpoint, speed | {"evaluation_seconds": round(seconds, 2)}, [])
 
 
 def _trained_on(model: Model, scored: Split, cache: Path, own: Data | None = None) -> np.ndarray:
@@ -106,40 +226,12 @@ def _trained_on(model: Model, scored: Split, cache: Path, own: Data | None = Non
 
 
 def _scores_of_others(model: Model, split: Split, known: np.ndarray) -> dict[str, float]:
-    """Return the scores on the rows that are not `known` from training; none if all or no rows are."""
-    if known.all() or not known.any():
+    """Return the scores on the rows that are not `known` from training, by this process; none if all rows are."""
+    if known.all():
         return {}
     others = split.take(np.flatnonzero(~known))
-    return model.evaluate(model.task.rows_of_split(tokenize_examples(list(others), model.tokenizer), others)).values
-
-
-def _report(
-    run: Run,
-    config: EvalConfig,
-    model: Model,
-    data: Data,
-    split: str,
-    rows: ExampleRows,
-    scores: PredictionScores,
-    result: Result,
-    extra: Mapping[str, Any],
-) -> None:
-    """Write and show the report of an evaluation on labelled rows; `extra` is what it holds besides."""
-    reading = model.task.reading_note(split, rows)
-    data_notes = [note for note in (*extra["data_notes"], reading) if note]
-    n_left = data.origin.get("rows_without_label", 0)
-    notes = [*data_notes, *([f"Not scored, because they have no label: {counted(n_left, 'row')}"] if n_left else [])]
-    if data.labels != model.labels:
-        matched = f"{model.labels} are matched with the dataset's {data.labels}, in this order"
-        notes.append(f"The model's labels {matched}")
-    notes += _notes_on_known_rows(scores, extra)
-    summary = summary_of(config.command, model, result.checkpoint, result.throughput, notes, dataset=config.dataset)
-    report = {**build_report(summary, {split: scores}, {}), **extra, "data_notes": data_notes}
-    facts = run_facts(run)
-    explain = partial(word_importance, model) if isinstance(model.network, EncoderWithHeads) else None
-    write_report(run.folder, report, facts, data.split(split), scores, explain)
-    files = run.files("page", "report", "predictions", "plots")
-    show_report(report, files, [f"encoderlab predict run={shlex.quote(config.run)} text='...'"])
+    rows = model.task.rows_of_split(tokenize_examples(list(others), model.tokenizer), others)
+    return replace(model, processes=SINGLE_PROCESS).evaluate(rows).values
 
 
 def _notes_on_known_rows(scores: PredictionScores, extra: Mapping[str, Any]) -> list[str]:
@@ -156,61 +248,6 @@ def _notes_on_known_rows(scores: PredictionScores, extra: Mapping[str, Any]) -> 
         n_rows = f"{extra['against']['trained_on']:,} of {scores.n:,} rows"
         notes.append(f"{n_rows} have texts that the older model was trained on, so the comparison favours it")
     return notes
-
-
-def _eval_on_documents(config: EvalConfig, model: Model, processes: Processes) -> Run:
-    """Score a pretraining run on a split of its documents, or of others.
-
-    Raises DataError if there is no such split, or if the run's own documents have changed.
-    """
-    # The documents to score, and the training documents, whose token counts are the baseline.
-    with processes.main_process_first():
-        dataset = config.dataset or model.own_dataset
-        data = load_documents(dataset, model.config.task, config)
-        split = config.split or data.scored_splits()[-1]
-        if split not in data.by_name:
-            raise DataError(f"split={split} is not in this dataset", allowed=", ".join(data.by_name))
-        if config.dataset is None:
-            _check_unchanged(model, data, split)
-        names = list(dict.fromkeys(["train", split]))
-        tokens = DocumentTokens(data, model.tokenizer, names, config.cache, pack=dataset.pack, seed=EVALUATION_SEED)
-        rows = tokens.rows(model.task)
-
-    with _new_run(config, model, data) as run:
-        scores, result = _score(model, config, rows[split])
-        if processes.is_main:
-            summary = summary_of(config.command, model, result.checkpoint, result.throughput, [])
-            by_split = {split: cast("PretrainingScores", scores)}
-            report = pretraining_report(summary, model, data, rows, by_split)
-            write_encoder_report(run.folder, report, run_facts(run))
-            line = f"encoderlab embed run={shlex.quote(config.run)} input=texts.txt output=vectors.npy"
-            show_report(report, run.files("page", "report"), [line])
-    return run
-
-
-@contextmanager
-def _new_run(config: EvalConfig, model: Model, data: Data | Documents) -> Iterator[Run]:
-    """Open the folder of an evaluation, and record in it what is scored."""
-    processes = model.processes
-    with processes.entered_by_main(lambda: Run.new(config.run_dir, config.command, model.task_name)) as run:
-        if processes.is_main:
-            run.record = record_start(run.folder, config, model.compute, data=data)
-        print_lines(*model.choices, f"run folder {run.folder}")
-        yield run
-
-
-def _score(model: Model, config: EvalConfig, rows: Rows) -> tuple[SplitScores, Result]:
-    """Return the scores of a split, and how its model was chosen, with the speed of scoring."""
-    started = time.perf_counter()
-    scores = model.evaluate(rows)
-    seconds = max(time.perf_counter() - started, 1e-9)
-    model.processes.leave()
-    checkpoint = model.origin.checkpoint
-    if config.dataset is not None and checkpoint["chosen_on"] is not None:  # a split that may have the same name
-        checkpoint = {**checkpoint, "chosen_on": f"{checkpoint['chosen_on']} of the dataset it was trained on"}
-    counts = {"tokens": int(rows.epoch(EVALUATION_SEED, 0).lengths.sum()), "examples": len(rows)}
-    speed = {f"{name}_per_second": round(count / seconds, 1) for name, count in counts.items()}
-    return scores, Result(checkpoint, speed | {"evaluation_seconds": round(seconds, 2)}, [])
 
 
 def _rows_to_score(config: EvalConfig, model: Model) -> tuple[Data, str]:
@@ -248,7 +285,7 @@ def _rows_to_score(config: EvalConfig, model: Model) -> tuple[Data, str]:
     return data, split
 
 
-def _check_unchanged(model: Model, data: Data | Documents, split: str) -> None:
+def _check_unchanged(model: Model, data: Corpus, split: str) -> None:
     """Raise DataError if training rows may by now be in the split to score."""
     fingerprints = data.fingerprints()
     if any(fingerprints[name] != model.origin.fingerprints.get(name) for name in {"train", split}):

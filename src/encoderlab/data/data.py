@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
+from encoderlab.data.corpus import Corpus
 from encoderlab.data.examples import Folded, Split
 from encoderlab.data.survey import SplitSurvey, survey_of
 from encoderlab.data.token_store import TokenStore, tokenize_split
@@ -21,30 +22,19 @@ MAIN_SPLITS = ("train", "validation", "test")  # in this order; others follow
 
 
 @dataclass(eq=False)
-class Data:
-    """All splits of a dataset by name (train, validation, test, perhaps others), and where its rows came from.
+class Data(Corpus):
+    """Labelled rows.
 
-    `labels` are the names of the labels in the order of their ids. `origin` has the source's name, revision and files
-    as far as known, and is kept with the run. `decided` holds settings of the dataset that were decided from its rows.
-    If validation was held out from training, `undivided` returns the training rows with those. `unlabelled` are rows of
-    the training file that were left out because they have no label (None: there are none).
+    If validation was held out from training, `undivided` returns the training rows with those.
     """
 
     by_name: dict[str, Split]
-    labels: list[str]
-    origin: dict[str, Any] = field(default_factory=dict)
     folded: Folded | None = None  # all training rows, if `test` is a fold of them
-    decided: dict[str, Any] = field(default_factory=dict)
     undivided: Callable[[], Split] | None = None
-    stream: ClassVar[None] = None  # rows are all read before the run
     may_lack_labels: bool = False  # some rows of a split may have no label, and it still counts as labelled
-    unlabelled: Split | None = None
 
     def split(self, name: str) -> Split:
-        """Return the split of that name. Raises DataError if there is none."""
-        if name not in self.by_name:
-            raise DataError(f"split={name} is not in this dataset", allowed=", ".join(self.by_name))
-        return self.by_name[name]
+        return super().split(name)
 
     @cached_property
     def survey(self) -> dict[str, SplitSurvey]:
@@ -53,16 +43,10 @@ class Data:
 
     @property
     def paired(self) -> bool:
-        """Return whether an example is two texts."""
         return next(iter(self.by_name.values())).paired
 
     @property
-    def has_validation(self) -> bool:
-        return "validation" in self.by_name
-
-    @property
     def n_undivided(self) -> int:
-        """Return the number of training rows before some were held out for validation."""
         held_out = self.by_name["validation"] if "validation" in self.origin.get("taken_from_train", {}) else ()
         return len(self.by_name["train"]) + len(held_out)
 
@@ -119,12 +103,10 @@ class Data:
             raise DataError(problem, allowed="at least two labels or numbers", remedy="Check dataset.label")
 
     def description(self) -> dict[str, Any]:
-        """Return what environment.json records about the data."""
         splits = {name: asdict(split_survey) for name, split_survey in self.survey.items()}
         return {"origin": self.origin, "labels": self.labels, "splits": splits}
 
     def fingerprints(self) -> dict[str, str]:
-        """Return a fingerprint of each split's rows."""
         return {name: split_survey.fingerprint for name, split_survey in self.survey.items()}
 
     def scored_splits(self) -> list[str]:
@@ -142,9 +124,7 @@ class Data:
         return scored
 
     def training_texts(self) -> Iterator[str]:
-        """Yield all texts of the training split, to train a tokenizer on."""
         return self.split("train").texts()
 
     def tokenize(self, name: str, tokenizer: Tokenizer, cache: Path) -> TokenStore:
-        """Return the ids of a split's texts, whole, from the store in `cache`, which is written if it is missing."""
         return tokenize_split(self.split(name), self.survey[name].texts_fingerprint, tokenizer, cache, name)

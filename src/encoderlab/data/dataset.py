@@ -95,7 +95,7 @@ class DatasetConfig(ABC):
         validation = {name: splits.by_name[name] for name in ("validation",) if name in splits.by_name}
         train, test = (whole.take(np.flatnonzero((assigned == number) == is_test)) for is_test in (False, True))
         by_name = {"train": train, **validation, "test": test}
-        return Data(by_name, splits.labels, origin, Folded(whole, assigned))
+        return Data(by_name, splits.labels, origin, folded=Folded(whole, assigned))
 
     def kept_together(self, split: Split) -> list[Any] | None:
         """Return a value for each row, which stays in one part with other rows of that value; None: with no others."""
@@ -375,7 +375,7 @@ class ColumnDataset(DatasetConfig):
 
         by_name = {name: by_name[name] for name in (*MAIN_SPLITS, *by_name) if name in by_name}
         self._check_slices(by_name)
-        return Data(by_name, splits.labels, origin, splits.folded, decided or {}, undivided)
+        return Data(by_name, splits.labels, origin, decided or {}, folded=splits.folded, undivided=undivided)
 
     @property
     def leaves_validation_open(self) -> bool:

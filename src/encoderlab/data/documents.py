@@ -10,14 +10,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from encoderlab.data.corpus import Corpus
 from encoderlab.data.data import Data
 from encoderlab.data.examples import texts_of
 from encoderlab.data.sentences import (
@@ -81,29 +82,20 @@ class SentenceReader:
         return partial(block_of, self.splitter, tokenizer, self.min_characters, self.min_sentences)
 
 
-@dataclass(frozen=True, slots=True)
-class Documents:
-    """All splits of a corpus by name (train, perhaps validation and test); `origin` as in `Data`.
-
-    They have no labels: a task on documents makes its own. `reader` says how they are read (see `read_by`).
-    """
+@dataclass(eq=False)
+class Documents(Corpus):
+    """Documents, which have no labels. `reader` says how they are read (see `read_by`)."""
 
     by_name: dict[str, DocumentSplit]
-    origin: dict[str, Any]
     stream: DocumentStream | None = None  # the documents to read during training; None: all are stored
     reader: SentenceReader | None = None
-    paired: ClassVar[bool] = False
-    labels: ClassVar[list[str]] = []
-    survey: ClassVar[None] = None  # there are no labels to count
-    n_undivided: ClassVar[int] = 0  # rows are drawn for each epoch
-    decided: ClassVar[dict[str, Any]] = {}  # no setting of a dataset of documents is left open
 
     def read_by(self, language: str, min_characters: int, min_sentences: int) -> Documents:
         """Return the documents with a splitter for their sentences. Raises SettingError for an unknown language."""
         train = self.by_name["train"]
         splitter = splitter_for(lambda: chain.from_iterable(train.documents()), language)
         reader = SentenceReader(splitter, min_characters, min_sentences)
-        return Documents(self.by_name, self.origin, self.stream, reader)
+        return replace(self, reader=reader)
 
     @property
     def sentence_reader(self) -> SentenceReader:
@@ -111,27 +103,19 @@ class Documents:
         assert self.reader is not None, "call `read_by` first"
         return self.reader
 
-    @property
-    def has_validation(self) -> bool:
-        return "validation" in self.by_name
-
     def fingerprints(self) -> dict[str, str]:
-        """Return a fingerprint of each split's documents."""
         return {name: split.fingerprint for name, split in self.by_name.items()}
 
     def scored_splits(self) -> list[str]:
-        """Return the splits of held-out documents. Raises DataError if there are none."""
         scored = [name for name in ("validation", "test") if name in self.by_name]
         if not scored:
             raise DataError("No documents are held out to score on", remedy="Set dataset.validation_fraction=0.05")
         return scored
 
     def training_texts(self) -> Iterator[str]:
-        """Yield paragraphs of the training documents, as many as training a tokenizer needs."""
         return self.by_name["train"].texts()
 
     def description(self) -> dict[str, Any]:
-        """Return what environment.json records about the data."""
         splits = {}
         for name, split in self.by_name.items():
             splits[name] = {"documents": split.total, "fingerprint": split.fingerprint}
@@ -140,7 +124,6 @@ class Documents:
         return {"origin": self.origin, "sentence_splitter": splitter, "splits": splits, **shards}
 
     def tokenize(self, name: str, tokenizer: Tokenizer, cache: Path) -> TokenStore:
-        """Return the ids of a split's sentences from the store in `cache`, which is written if it is missing."""
         split = self.by_name[name]
         reader = self.sentence_reader
         made_from = (
@@ -185,7 +168,7 @@ def as_documents(splits: Data) -> Documents:
             say(f"{equal}; remove them for next-sentence prediction")
         documents = lambda split=split: (paragraphs("\n".join(texts_of(example))) for example in split)  # noqa: E731
         by_name[name] = DocumentSplit(documents, len(split), fingerprint(hashes.tobytes()))
-    return Documents(by_name, splits.origin)
+    return Documents(by_name, origin=splits.origin)
 
 
 def paragraphs(text: str) -> list[str]:
@@ -263,7 +246,7 @@ class DocumentStream:
             name: DocumentSplit(partial(self.documents, name), None, fingerprint(f"{made_from} {name}".encode()))
             for name in names
         }
-        return Documents(by_name, origin | {"streamed": len(self.shards)}, self)
+        return Documents(by_name, origin=origin | {"streamed": len(self.shards)}, stream=self)
 
 
 def stream_of_files(paths: Sequence[Path], read: Callable[[Path], Iterator[list[str]]]) -> IterableDataset:

@@ -256,7 +256,7 @@ class FilesDataset(ColumnDataset, StreamSettings):
             streamed[name] = stream.as_documents(_origin(files))
         separate = {name: documents.by_name["train"] for name, documents in streamed.items()}
         train = streamed["train"]
-        return Documents(separate | train.by_name, train.origin, train.stream)
+        return replace(train, by_name=separate | train.by_name)
 
     def _documents(self, path: Path) -> Iterator[list[str]]:
         """Yield the documents of a file, each as the list of its paragraphs; in a table, each row is one."""

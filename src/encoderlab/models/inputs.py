@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from encoderlab.config.commands import EmbedConfig, InputConfig, PredictConfig, RunConfig
-from encoderlab.data.data import Data
+from encoderlab.data.corpus import Corpus
 from encoderlab.data.examples import Example, TextExample, WordsExample, text_of
 from encoderlab.data.files import format_of_texts, read_unlabelled
 from encoderlab.errors import DataError, SettingError
@@ -202,7 +202,7 @@ def _names_columns(line: str, texts: Sequence[str]) -> bool:
     return len(names) > 1 and {*texts} <= {*names}
 
 
-def unlabelled_texts(file: str, config: RunConfig, data: Data) -> list[Example]:
+def unlabelled_texts(file: str, config: RunConfig, data: Corpus) -> list[Example]:
     """Return the texts of the file that `unlabelled` names, without blank ones, read as the run's own rows are.
 
     Raises DataError if it is missing, cannot be read, or has no texts.

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from encoderlab.network.packing import FIRST_TOKENS
 from encoderlab.system.device import Compute, set_up_compute
 from encoderlab.system.messages import unsaid
 from encoderlab.system.processes import SINGLE_PROCESS, Processes
-from encoderlab.tasks.rows import ExampleRows
+from encoderlab.tasks.rows import ExampleRows, example_rows
 from encoderlab.tasks.task import NO_ABSTENTION, Abstention, RowPrediction, Task
 from encoderlab.training.batches import Rows, scoring_batches
 from encoderlab.training.distribution import distribution_in_words, is_sharded
@@ -216,7 +216,7 @@ class Model:
         branch = self.branch
         if branch is None:
             return self.network
-        outputs = branch.outputs(cast("ExampleRows", rows).examples or ())
+        outputs = branch.outputs(example_rows(rows).examples or ())
 
         def both(batch: Batch) -> Prediction:
             prediction = self.network(batch)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from encoderlab.config.commands import RunConfig
 from encoderlab.config.schemas import settings_to_dict
-from encoderlab.data.data import Data
-from encoderlab.data.documents import Documents
+from encoderlab.data.corpus import Corpus
 from encoderlab.data.hub import http_error, hub_answers, quiet
 from encoderlab.data.tokenizer_config import AsPretrainedTokenizer
 from encoderlab.data.tokenizers import Tokenizer
@@ -126,7 +125,7 @@ def shape_for(task: TaskConfig, start: Model | None) -> ModelConfig | None:
     return replace(start.shape, pooling=Pooling.mean)
 
 
-def tokenizer_for(config: RunConfig, data: Data | Documents, start: Model | None, teacher: Model | None) -> Tokenizer:
+def tokenizer_for(config: RunConfig, data: Corpus, start: Model | None, teacher: Model | None) -> Tokenizer:
     """Return the run's tokenizer: that of its starting encoder, of its teacher, or the one that its settings name.
 
     Raises SettingError if it is not that of the encoder that the run starts from.

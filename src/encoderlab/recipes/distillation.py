@@ -21,8 +21,7 @@ from torch import Tensor, nn
 
 from encoderlab.batch import Batch, Prediction, TeacherOutputs
 from encoderlab.config.commands import DistillConfig, OpenRunConfig, RunConfig, StudentStart
-from encoderlab.data.data import Data
-from encoderlab.data.documents import Documents
+from encoderlab.data.corpus import Corpus
 from encoderlab.data.examples import Example, TextExample
 from encoderlab.data.token_store import tokenize_examples
 from encoderlab.errors import DataError, SettingError
@@ -48,7 +47,7 @@ from encoderlab.system.device import Compute
 from encoderlab.system.files import sha256_of
 from encoderlab.system.processes import Processes
 from encoderlab.tables.remote import local_file
-from encoderlab.tasks.rows import ExampleRows, TaughtRows, followed_by
+from encoderlab.tasks.rows import ExampleRows, TaughtRows, example_rows, followed_by
 from encoderlab.tasks.vectors import TeacherVectors
 from encoderlab.training.batches import Rows
 
@@ -76,7 +75,7 @@ class Distillation(Recipe):
             fingerprints={**start.fingerprints, **self.teacher.fingerprints()},
         )
 
-    def check(self, data: Data | Documents) -> None:
+    def check(self, data: Corpus) -> None:
         """Raise DataError if the teacher was not trained on a task like the student's, or does not know its labels."""
         self.teacher.check(data)
 
@@ -91,7 +90,7 @@ class Distillation(Recipe):
 
         # Only an encoder that was trained before gives vectors for which a linear model is a good start.
         starts_from = prepared.model.config.starts_from
-        if starts_from is not None and isinstance(data, Data) and wants_linear_head(prepared.model, data):
+        if starts_from is not None and wants_linear_head(prepared.model, data):
             start_at_linear_head(prepared)
 
 
@@ -151,7 +150,7 @@ class Teacher:
         )
         return cls(config, encoder, open_model(opened))
 
-    def check(self, data: Data | Documents) -> None:
+    def check(self, data: Corpus) -> None:
         """Raise DataError if the teacher was not trained on a task like the student's, or does not know its labels."""
         if self.model is None:
             return
@@ -174,7 +173,7 @@ class Teacher:
             raise DataError(problem, allowed=allowed, remedy=remedy)
         self.model.check_paired(data.paired)
 
-    def teach(self, student: Model, start: Model | None, data: Data | Documents, train: Rows) -> Rows:
+    def teach(self, student: Model, start: Model | None, data: Corpus, train: Rows) -> Rows:
         """Return the training rows with what the teacher says of them, and start a student without a `start` of its own
         from it.
 
@@ -192,8 +191,7 @@ class Teacher:
         # On a task, the teacher's logits are part of the rows.
         if self.model is None:
             return train
-        assert isinstance(data, Data)
-        return taught_rows(self.config, self.model, student, data, cast("ExampleRows", train))
+        return taught_rows(self.config, self.model, student, data, example_rows(train))
 
     def fingerprints(self) -> dict[str, str]:
         """Return hashes of the teacher's weights, with those of its linear branch, and of the unlabelled texts, by the
@@ -213,7 +211,7 @@ class Teacher:
         return hashes
 
 
-def taught_rows(config: DistillConfig, teacher: Model, student: Model, data: Data, rows: ExampleRows) -> ExampleRows:
+def taught_rows(config: DistillConfig, teacher: Model, student: Model, data: Corpus, rows: ExampleRows) -> ExampleRows:
     """Return the training rows with the teacher's logits, and with the texts of `config.unlabelled` that it labels.
 
     Raises DataError if the teacher reads less of the rows than the student, or the file cannot be read.

@@ -13,7 +13,7 @@ from typing import cast
 
 from encoderlab.baselines.supervised import MOST_FROZEN_ROWS
 from encoderlab.config.commands import FinetuneConfig
-from encoderlab.data.data import Data
+from encoderlab.data.corpus import Corpus
 from encoderlab.models.frozen import set_linear_head
 from encoderlab.models.model import Model
 from encoderlab.network.heads import OF_ALL_TOKENS
@@ -25,7 +25,7 @@ from encoderlab.runs.prepared import PreparedRun
 from encoderlab.runs.recipe import Recipe, StartingWeights
 from encoderlab.runs.run import Run
 from encoderlab.runs.settle import has_few_rows
-from encoderlab.tasks.rows import ExampleRows
+from encoderlab.tasks.rows import example_rows
 from encoderlab.training.config import MANY_LABELS
 from encoderlab.training.distribution import is_sharded
 
@@ -43,7 +43,7 @@ class Finetuning(Recipe):
         """Let few labelled rows be followed by the names of their labels, and by texts that nobody has labelled."""
         assert start.encoder is not None, "finetuning starts from an encoder"
         model = prepared.model
-        further = _further_texts(model, start.encoder, cast("Data", prepared.data))
+        further = _further_texts(model, start.encoder, prepared.data)
 
         # They follow the labelled rows, and are recorded with the run.
         training = prepared.training
@@ -54,7 +54,7 @@ class Finetuning(Recipe):
     def before_first_step(self, prepared: PreparedRun) -> None:
         """Fit the head alone, to compare it with the finetuned model; and start the head at a linear model."""
         # The head alone, which may be better than a finetuned model.
-        data = cast("Data", prepared.data)
+        data = prepared.data
         continues = prepared.requested.continues_from_checkpoint
         wants_linear = wants_linear_head(prepared.model, data)
         self.head_alone, self.out_of_fold, notes = prepare_head_alone(
@@ -82,7 +82,7 @@ class Finetuning(Recipe):
         return replace(result, out_of_fold=self.out_of_fold)
 
 
-def _further_texts(model: Model, encoder: Model, data: Data) -> FurtherTexts:
+def _further_texts(model: Model, encoder: Model, data: Corpus) -> FurtherTexts:
     """Return the texts to learn from besides the labelled rows, as the main process chooses them, and say why."""
     config = cast("FinetuneConfig", model.config)
     processes = model.processes
@@ -97,7 +97,7 @@ def _further_texts(model: Model, encoder: Model, data: Data) -> FurtherTexts:
     return further
 
 
-def wants_linear_head(model: Model, data: Data) -> bool:
+def wants_linear_head(model: Model, data: Corpus) -> bool:
     """Return whether the head of a run on these training rows starts at a linear model: of pairs that are read
     separately, unless there are very many, and of many classes with few rows.
 
@@ -124,6 +124,6 @@ def start_at_linear_head(prepared: PreparedRun) -> None:
     """Start the head at a linear model on frozen vectors, and say so; a run that continues has a head already."""
     training = prepared.training
     if not prepared.requested.continues_from_checkpoint:
-        set_linear_head(training.model, cast("ExampleRows", training.rows), training.label_weights)
+        set_linear_head(training.model, example_rows(training.rows), training.label_weights)
         print(LINEAR_HEAD, file=sys.stderr)
     prepared.notes.append(LINEAR_HEAD)

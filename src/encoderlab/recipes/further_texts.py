@@ -16,14 +16,14 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from encoderlab.baselines.supervised import MOST_FROZEN_CHARACTERS, MOST_FROZEN_ROWS
 from encoderlab.config.commands import FinetuneConfig
-from encoderlab.data.data import Data
+from encoderlab.data.corpus import Corpus
 from encoderlab.data.examples import Example, Split, TextExample, key_of, text_of
 from encoderlab.data.token_store import tokenize_examples
 from encoderlab.errors import SettingError
@@ -34,7 +34,7 @@ from encoderlab.models.inputs import unlabelled_texts, with_text
 from encoderlab.models.model import Model
 from encoderlab.reports.wording import counted
 from encoderlab.system.device import Compute
-from encoderlab.tasks.rows import ExampleRows, followed_by
+from encoderlab.tasks.rows import ExampleRows, example_rows, followed_by
 from encoderlab.training.batches import Rows
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class FurtherTexts:
         if not self.texts:
             return rows
         more = model.task.rows(tokenize_examples(self.texts, model.tokenizer), self.classes)
-        together = followed_by(cast("ExampleRows", rows), more)
+        together = followed_by(example_rows(rows), more)
 
         # Weights that are all the same would change nothing, so the rows have none.
         weights = None
@@ -85,7 +85,7 @@ class FurtherTexts:
         return ExampleRows(together.store, together.format, together.targets, weights=weights)
 
 
-def further_texts(config: FinetuneConfig, start: Model, data: Data, compute: Compute) -> FurtherTexts:
+def further_texts(config: FinetuneConfig, start: Model, data: Corpus, compute: Compute) -> FurtherTexts:
     """Return the texts that the run learns from besides the labelled rows of `data`.
 
     `start` is the encoder that the run starts from. Raises SettingError if `config.unlabelled` is set for a task that
@@ -194,7 +194,7 @@ def _add(found: FurtherTexts, texts: Sequence[Example], classes: np.ndarray, wei
 def _self_labelled(
     config: FinetuneConfig,
     encoder: Model,
-    data: Data,
+    data: Corpus,
     labelled: Labelled,
     names: Labelled,
     texts: Sequence[Example],
@@ -234,7 +234,7 @@ def _self_labelled(
     return [looked_at[row] for row in rows], given, note
 
 
-def _unlabelled_texts(config: FinetuneConfig, data: Data) -> list[Example]:
+def _unlabelled_texts(config: FinetuneConfig, data: Corpus) -> list[Example]:
     """Return the texts of the file `unlabelled`, and the rows of the run's own file without a label; each text once,
     without those of labelled rows: of validation and test, too.
     """

@@ -12,14 +12,14 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from encoderlab.baselines.supervised import MOST_FROZEN_CELLS, MOST_FROZEN_ROWS
-from encoderlab.data.data import Data
+from encoderlab.data.corpus import Corpus
 from encoderlab.errors import SettingError
 from encoderlab.metrics.calibration import calibrated_loss
 from encoderlab.metrics.comparison import Difference, paired_difference
@@ -36,8 +36,7 @@ from encoderlab.runs.training import Training
 from encoderlab.system.messages import print_lines
 from encoderlab.system.processes import SINGLE_PROCESS, stop_if_interrupted
 from encoderlab.system.tensor_files import set_aside
-from encoderlab.tasks.rows import ExampleRows, PartOfRows
-from encoderlab.tasks.task import TextTaskConfig
+from encoderlab.tasks.rows import ExampleRows, PartOfRows, example_rows
 from encoderlab.training.batches import Rows
 from encoderlab.training.checkpoint import frozen_names, load_trained, weights_of
 from encoderlab.training.config import ALL_LAYERS, Keep, total_steps
@@ -139,7 +138,7 @@ def _loss(scores: PredictionScores) -> float:
 
 
 def prepare_head_alone(
-    training: Training, data: Data, train: Rows, *, starts_linear: bool, continues: bool
+    training: Training, data: Corpus, train: Rows, *, starts_linear: bool, continues: bool
 ) -> tuple[HeadAlone | None, OutOfFold | None, list[str]]:
     """Return the head alone if it was asked for, or may turn out to be better than the finetuned model; what the better
     of both predicts of training rows out of fold, if that was needed to compare them; and notes.
@@ -162,7 +161,7 @@ def prepare_head_alone(
 
     # Without validation rows, the two are compared on folds of training, before any step of the run.
     if not data.has_validation:
-        return _chosen_by_folds(training, cast("ExampleRows", train), starts_linear=starts_linear, continues=continues)
+        return _chosen_by_folds(training, example_rows(train), starts_linear=starts_linear, continues=continues)
 
     # With validation, both are compared on it after training. A run of a few steps is a trial, and of very many rows an
     # encoder learns more than its head does.
@@ -223,7 +222,7 @@ def fit_head_alone(training: Training, chosen: dict[str, Any] | None = None) -> 
 
     # A copy gets this head, because the steps are to start from the model as it is.
     alone = _copy(training.model)
-    set_linear_head(alone, cast("ExampleRows", training.rows), training.label_weights, tuned=True)
+    set_linear_head(alone, example_rows(training.rows), training.label_weights, tuned=True)
     scores = None
     if chosen is None:
         assert training.validation is not None, "it is compared on validation"
@@ -329,7 +328,7 @@ def _chosen_by_folds(
     classes = train.targets.of_rows
     # Whether a comparison is possible, quick, and of use.
     folds = min(FOLDS, int(np.unique(classes, return_counts=True)[1].min()))
-    is_needed = not continues or cast("TextTaskConfig", config.task).linear_weight != 0
+    is_needed = not continues or config.task.branch_weight != 0
     can_compare = folds >= 2 and not config.task.fits_thresholds and _takes_seconds(model, train)
     if not can_compare or not is_needed:
         return None, None, []

@@ -1,22 +1,19 @@
-"""The model of a run and the rows that it reads, with the facts that decide its settings."""
+"""The model of a run, and the facts that decide its settings."""
 
 from __future__ import annotations
 
 import sys
 
 from encoderlab.config.commands import RunConfig
-from encoderlab.data.data import Data
-from encoderlab.data.documents import Documents
+from encoderlab.data.corpus import Corpus
 from encoderlab.data.tokenizers import Tokenizer
 from encoderlab.models.model import Model, build_network
 from encoderlab.models.pretrained import load_into
 from encoderlab.network.config import ModelConfig, Pairs
-from encoderlab.reports.training import show_pairs
-from encoderlab.runs.load_data import TextTokens, Tokens, pair_facts
+from encoderlab.runs.load_data import Tokens
 from encoderlab.runs.settle import Facts
 from encoderlab.system.device import Compute, return_freed_memory
 from encoderlab.system.processes import Processes
-from encoderlab.training.batches import Rows
 from encoderlab.training.distribution import is_sharded
 from encoderlab.training.loss import LabelWeights
 from encoderlab.training.optimizer import freeze
@@ -50,23 +47,9 @@ def gather_facts(
     )
 
 
-def rows_for(model: Model, tokens: Tokens) -> tuple[dict[str, Rows], list[str]]:
-    """Return the rows of each split as the model reads them, and a sentence for each split of texts that it reads in
-    part; print statistics of pairs of sentences.
-    """
-    if isinstance(tokens, TextTokens):
-        texts = tokens.rows(model.task)
-        notes = [model.task.reading_note(name, split_rows) for name, split_rows in texts.items()]
-        return {**texts}, [note for note in notes if note]
-    rows = tokens.rows(model.task)
-    if model.config.task.command == "pretrain":
-        show_pairs(pair_facts(rows["train"], tokens.data), {})
-    return {**rows}, []
-
-
 def build_model(
     config: RunConfig,
-    data: Data | Documents,
+    data: Corpus,
     tokenizer: Tokenizer,
     start: Model | None,
     compute: Compute,

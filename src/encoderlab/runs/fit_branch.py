@@ -15,8 +15,7 @@ import torch
 from scipy.special import logit
 
 from encoderlab.baselines.supervised import NGramModel, cannot_fit, fit_on_ngrams, labelled
-from encoderlab.data.data import Data
-from encoderlab.data.documents import Documents
+from encoderlab.data.corpus import Corpus
 from encoderlab.data.examples import Split, texts_of
 from encoderlab.errors import SettingError
 from encoderlab.linear.model import Kind, LinearModel, fit
@@ -30,7 +29,7 @@ from encoderlab.models.frozen import SHORTEST_RUN
 from encoderlab.models.model import Model
 from encoderlab.tasks.regression import Regression
 from encoderlab.tasks.rows import ExampleRows
-from encoderlab.tasks.task import Task, TextTaskConfig
+from encoderlab.tasks.task import Task, TaskConfig
 from encoderlab.training.loss import LabelWeights
 
 # Standard errors of the gain in loss that it must exceed. Chosen on halves of validation, the mean gain on the other
@@ -80,17 +79,17 @@ class HeldOut:
     source: str
 
 
-def check_linear_weight(task: object, data: Data | Documents) -> None:
+def check_linear_weight(task: TaskConfig, data: Corpus) -> None:
     """Raise SettingError if a weight is set for a linear model that these rows do not allow."""
-    if not isinstance(task, TextTaskConfig) or not task.linear_weight or not isinstance(data, Data):
+    if not task.branch_weight:
         return
     if reason := cannot_fit(labelled(data.split("train")), len(data.labels)):
-        problem = f"task.linear_weight={task.linear_weight:g} asks for a linear model: {reason}"
+        problem = f"task.linear_weight={task.branch_weight:g} asks for a linear model: {reason}"
         raise SettingError(problem, remedy="Set task.linear_weight=0")
 
 
 def fit_linear(
-    model: Model, data: Data | Documents, out_of_fold: OutOfFold | None, label_weights: LabelWeights | None
+    model: Model, data: Corpus, out_of_fold: OutOfFold | None, label_weights: LabelWeights | None
 ) -> FittedLinear | None:
     """Return a linear model of the labelled training rows of a run; None if the run has no branch.
 
@@ -100,11 +99,11 @@ def fit_linear(
     """
     # Runs that have none.
     task = model.config.task
-    if not isinstance(task, TextTaskConfig) or task.linear_weight == 0 or not isinstance(data, Data):
+    if task.branch_weight == 0:
         return None
     steps = model.config.training.steps
     is_trial = steps is not None and steps < SHORTEST_RUN
-    if task.linear_weight is None and (is_trial or label_weights is not None):
+    if task.branch_weight is None and (is_trial or label_weights is not None):
         return None
 
     # The main process fits it; the others get it as small as a branch must be.
@@ -181,7 +180,7 @@ def choose_branch(
     set; otherwise None; and what report.json has of the choice. Fewer rows than a temperature needs decide nothing.
     """
     kind = cast("Kind", task.heads.sequence_target)
-    set_weight = cast("TextTaskConfig", task.config).linear_weight
+    set_weight = task.config.branch_weight
     facts = linear.facts | {"weight": set_weight or 0.0, "chosen_on": None}
 
     # Without enough rows that neither model has seen, there is a branch only if its weight was set.
@@ -268,4 +267,5 @@ def _scores_of(task: Task, outputs: np.ndarray, like: PredictionScores) -> Predi
         targets = targets.float()
     rows = torch.from_numpy(np.asarray(like.rows))
     scores = task.metrics().scores([(rows, targets, torch.from_numpy(outputs[like.rows]))])
-    return cast("PredictionScores", scores)
+    assert isinstance(scores, PredictionScores)
+    return scores

@@ -7,7 +7,7 @@ the dataset.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -15,6 +15,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from encoderlab.config.commands import CommandConfig, RunConfig
+from encoderlab.data.corpus import Corpus
 from encoderlab.data.data import Data
 from encoderlab.data.dataset import DatasetConfig, Pack
 from encoderlab.data.documents import Documents
@@ -29,13 +30,13 @@ from encoderlab.tasks.sequences import SequenceFormat
 from encoderlab.tasks.stream import DocumentRows, StreamedRows
 from encoderlab.tasks.task import Task, TaskConfig
 from encoderlab.tasks.vectors import DocumentTask
-from encoderlab.training.batches import EVALUATION_SEED
+from encoderlab.training.batches import EVALUATION_SEED, Rows
 
 _DOCUMENTS_COUNTED = 1000  # to say why none can be learned from
 _LOOKED_AT = 1_000_000  # tokens, to find out whether a tokenizer knows any word
 
 
-def load_data(config: RunConfig, *, scored: bool = True) -> Data | Documents:
+def load_data(config: RunConfig, *, scored: bool = True) -> Corpus:
     """Return the labelled rows of a task, or the documents that it is learned from; each row is read once.
 
     If `dataset.validation_fraction` is open, and a tenth of the rows is too few to choose a checkpoint by, all rows are
@@ -59,23 +60,17 @@ def load_data(config: RunConfig, *, scored: bool = True) -> Data | Documents:
     return data
 
 
-def has_rows_to_score(data: Data) -> bool:
-    """Return whether there are rows that the model is not trained on."""
-    return "validation" in data.by_name or "test" in data.by_name
-
-
-def splits_to_score(config: RunConfig, data: Data | Documents, *, scored: bool) -> list[str]:
+def splits_to_score(config: RunConfig, data: Corpus, *, scored: bool) -> list[str]:
     """Return the splits that a report scores besides `train`, which is scored if it has very few rows and is alone;
     where nothing is to be `scored`, the splits that a run may choose a checkpoint by.
 
     Raises DataError if a split is to be scored, and none has labels.
     """
+    held_out = [name for name in ("validation", "test") if name in data.by_name]
     if not scored:
-        return [name for name in ("validation", "test") if name in data.by_name]
-    if isinstance(data, Data):
-        n_rows = len(data.split("train"))
-        if not has_rows_to_score(data) and too_few_to_hold_out(config.training, n_rows):
-            return []
+        return held_out
+    if not held_out and not config.task.of_documents and too_few_to_hold_out(config.training, data.n_undivided):
+        return []
     return data.scored_splits()
 
 
@@ -98,17 +93,28 @@ def _trains_on_all_rows(config: RunConfig, data: Data, *, scored: bool) -> bool:
     return has_few_rows(config.training, config.task, data.n_undivided, len(data.labels))
 
 
-def tokenize(data: Data | Documents, tokenizer: Tokenizer, names: Sequence[str], config: RunConfig) -> Tokens:
+def tokenize(data: Corpus, tokenizer: Tokenizer, names: Sequence[str], config: RunConfig) -> Tokens:
     """Return the ids of the splits of these `names`, made by one tokenizer, which the cache keeps."""
-    if isinstance(data, Data):
-        return TextTokens(data, tokenizer, names, config.cache)
-    return DocumentTokens(data, tokenizer, names, config.cache, pack=config.dataset.pack, seed=config.seed)
+    if isinstance(data, Documents):
+        return DocumentTokens(data, tokenizer, names, config.cache, pack=config.dataset.pack, seed=config.seed)
+    return TextTokens(data, tokenizer, names, config.cache)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRows:
+    """The rows of each split as a task reads them. `notes` say of which splits it reads a part; `pairs` are statistics
+    of the training rows of documents (None: labelled rows).
+    """
+
+    by_split: Mapping[str, Rows]
+    notes: list[str]
+    pairs: dict[str, Any] | None = None
 
 
 class TextTokens:
     """The ids of each text of some splits, whole."""
 
-    def __init__(self, data: Data, tokenizer: Tokenizer, names: Sequence[str], cache: Path) -> None:
+    def __init__(self, data: Corpus, tokenizer: Tokenizer, names: Sequence[str], cache: Path) -> None:
         self.data = data
         self.tokenizer = tokenizer
         self.stores = {name: data.tokenize(name, tokenizer, cache) for name in names}
@@ -132,6 +138,12 @@ class TextTokens:
         for name, store in self.stores.items():
             rows[name] = task.rows_of_split(store, self.data.split(name))
         return rows
+
+    def read_by(self, task: Task) -> ReadRows:
+        """Return the rows as `task` reads them, with a sentence for each split that it reads in part."""
+        rows = self.rows(task)
+        notes = [task.reading_note(name, split_rows) for name, split_rows in rows.items()]
+        return ReadRows(rows, [note for note in notes if note])
 
 
 class DocumentTokens:
@@ -182,6 +194,11 @@ class DocumentTokens:
             rows = StreamedRows(stream, self.data.sentence_reader.prepare(self.tokenizer), task, self.pack, self.seed)
         _check_document_rows(rows.sample, name, self.data)
         return rows
+
+    def read_by(self, task: Task) -> ReadRows:
+        """Return the rows as `task` reads them, with the statistics of their pairs."""
+        rows = self.rows(task)
+        return ReadRows(rows, [], pair_facts(rows["train"], self.data))
 
 
 Tokens = TextTokens | DocumentTokens

@@ -7,8 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 from encoderlab.config.commands import RunConfig
-from encoderlab.data.data import Data
-from encoderlab.data.documents import Documents
+from encoderlab.data.corpus import Corpus
 from encoderlab.errors import DataError
 from encoderlab.runs.record import Record, record_start
 from encoderlab.runs.requested import RequestedRun
@@ -21,7 +20,7 @@ from encoderlab.system.processes import Processes
 def open_run(
     requested: RequestedRun,
     config: RunConfig,
-    data: Data | Documents,
+    data: Corpus,
     compute: Compute,
     processes: Processes,
     *,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Any
 
-from encoderlab.data.data import Data
-from encoderlab.data.documents import Documents
+from encoderlab.data.corpus import Corpus
 from encoderlab.models.model import Model
 from encoderlab.runs.opening import open_run
 from encoderlab.runs.requested import RequestedRun
@@ -25,16 +25,18 @@ class PreparedRun:
 
     The model in `training` has the final settings; `requested` has those before the open ones were decided, and `notes`
     say what was decided. `rows` are those of `train` and of the splits that are scored; `data_notes` say which of them
-    are read in part. `fingerprints` are those of what the run reads besides the data, by the setting that names it.
-    `languages` are those of the training texts, where they are compared with those of the encoder to start from.
+    are read in part, and `pairs` of how many documents and sentences they are made (None: labelled rows).
+    `fingerprints` are those of what the run reads besides the data, by the setting that names it. `languages` are those
+    of the training texts, where they are compared with those of the encoder to start from.
     """
 
     requested: RequestedRun
-    data: Data | Documents
+    data: Corpus
     rows: Mapping[str, Rows]
     training: Training
     notes: list[str]
     data_notes: list[str]
+    pairs: Mapping[str, Any] | None = None
     fingerprints: dict[str, str] = field(default_factory=dict)
     languages: TrainingLanguages | None = None
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from encoderlab.config.commands import RunConfig
-from encoderlab.data.data import Data
-from encoderlab.data.documents import Documents
+from encoderlab.data.corpus import Corpus
 from encoderlab.models.model import Model
 from encoderlab.models.pretrained import load_start
 from encoderlab.runs.fit import Result, fit
@@ -41,7 +40,7 @@ class Recipe:
         encoder, fingerprints = load_start(config, processes)
         return StartingWeights(encoder, None, fingerprints)
 
-    def check(self, data: Data | Documents) -> None:
+    def check(self, data: Corpus) -> None:
         """Raise DataError for rows that cannot be learned from, before anything slow."""
 
     def extend_rows(self, prepared: PreparedRun, start: StartingWeights) -> None:

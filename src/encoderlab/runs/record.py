@@ -25,8 +25,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from encoderlab.config.commands import CommandConfig, RunConfig
 from encoderlab.config.schemas import settings_to_dict
-from encoderlab.data.data import Data
-from encoderlab.data.documents import Documents
+from encoderlab.data.corpus import Corpus
 from encoderlab.errors import DataError, one_line
 from encoderlab.system.device import Compute, processor_name
 from encoderlab.system.files import atomic_write_text
@@ -114,7 +113,7 @@ def record_start(
     compute: Compute,
     *,
     before: Record | None = None,
-    data: Data | Documents | None = None,
+    data: Corpus | None = None,
     requested: RunConfig | None = None,
     fingerprints: Mapping[str, str] | None = None,
     notes: list[str] | None = None,

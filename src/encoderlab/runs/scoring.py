@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from encoderlab.models.branch import THRESHOLDS
 from encoderlab.models.model import Model
 from encoderlab.runs.fit_branch import FittedLinear, choose_branch, held_out_of, parts
 from encoderlab.tasks.classification import Classification
-from encoderlab.tasks.rows import ExampleRows, PartOfRows
+from encoderlab.tasks.rows import ExampleRows, PartOfRows, example_rows
 from encoderlab.training.batches import Rows
 
 NOVELTY_ROWS = 2_000  # of training, drawn at random: more found no more of CLINC150's texts out of scope
@@ -41,6 +41,15 @@ class Scored:
     scores: Mapping[str, SplitScores]
     linear_branch: dict[str, Any] | None = None
     on_ngrams: NGramModel | None = None
+
+    @property
+    def predictions(self) -> dict[str, PredictionScores]:
+        """Return the scores of a task on labelled rows, with a prediction for each row."""
+        by_split = {}
+        for name, scores in self.scores.items():
+            assert isinstance(scores, PredictionScores)
+            by_split[name] = scores
+        return by_split
 
 
 def score(model: Model, rows: Mapping[str, Rows], linear: FittedLinear | None = None) -> Scored:
@@ -78,8 +87,8 @@ def _with_branch(model: Model, linear: FittedLinear, alone: Scored, rows: Mappin
     is to be no branch. The model has no thresholds yet: they are fitted to what it predicts with the branch.
     """
     # What both models predict of rows that neither has seen decides whether they are added.
-    examples = {name: cast("ExampleRows", split_rows) for name, split_rows in rows.items()}
-    before = cast("Mapping[str, PredictionScores]", alone.scores)
+    examples = {name: example_rows(split_rows) for name, split_rows in rows.items()}
+    before = alone.predictions
     held_out = held_out_of(model.task, before, linear, examples)
     branch, facts = choose_branch(model.task, linear, held_out)
     if branch is None:
@@ -139,8 +148,10 @@ def novelty_of(model: Model, rows: Mapping[str, Rows], *, head_alone: bool) -> N
     encoder has drawn its training rows together: 44% of test rows would seem unlike them, not the stated 5% (CLINC150,
     8 rows a class). None in that case, and if a text has not one of several classes or is a pair.
     """
-    train = cast("ExampleRows", rows["train"])
-    if not model.config.task.one_class_per_text or "second" in train.store:
+    if not model.config.task.one_class_per_text:
+        return None
+    train = example_rows(rows["train"])
+    if "second" in train.store:
         return None
     n_held_out = len(rows["validation"]) if "validation" in rows else 0
     if n_held_out < LEAST_HELD_OUT and not head_alone:
@@ -154,7 +165,7 @@ def novelty_of(model: Model, rows: Mapping[str, Rows], *, head_alone: bool) -> N
     if n_held_out < LEAST_HELD_OUT:
         return fit_novelty(vectors, classes)
     some = np.sort(random.permutation(n_held_out)[:MOST_HELD_OUT])
-    held_out = PartOfRows(cast("ExampleRows", rows["validation"]), some)
+    held_out = PartOfRows(example_rows(rows["validation"]), some)
     return fit_novelty(vectors, classes, _vectors(model, held_out))
 
 

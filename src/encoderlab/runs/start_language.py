@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from encoderlab.config.commands import RunConfig
-from encoderlab.data.data import Data
-from encoderlab.data.documents import Documents
+from encoderlab.data.corpus import Corpus
 from encoderlab.metrics.languages import UNCLEAR, languages, scripts
 from encoderlab.runs.summary import start_metadata
 
@@ -57,13 +56,13 @@ class TrainingLanguages:
         return f"{total:.0%} of the training texts are not in {where}: {named}. For these, {remedy}"
 
 
-def training_languages(config: RunConfig, data: Data | Documents) -> TrainingLanguages | None:
+def training_languages(config: RunConfig, data: Corpus) -> TrainingLanguages | None:
     """Return in which languages or scripts the training rows are; None if the run starts from no encoder whose card
     states one language, or its rows are no texts in a language.
     """
     encoder = config.starts_from or ""
     stated = start_metadata(encoder).get("language")
-    if stated is None or not isinstance(data, Data) or config.tokenizer.of_symbols:
+    if stated is None or config.task.of_documents or config.tokenizer.of_symbols:
         return None
 
     # A sample from all parts of the rows is enough for shares of some percent.

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from encoderlab.config.commands import RunConfig
 from encoderlab.models.pretrained import shape_for, tokenizer_for
 from encoderlab.reports.facts import show_survey
-from encoderlab.runs.build_model import build_model, gather_facts, rows_for
+from encoderlab.reports.training import show_pairs
+from encoderlab.runs.build_model import build_model, gather_facts
 from encoderlab.runs.computing import compile_if_it_pays, compute_for, decide_how_to_compute
 from encoderlab.runs.dry_run import estimate
 from encoderlab.runs.finish import finish
@@ -125,15 +126,18 @@ def prepare(requested: RequestedRun, processes: Processes, recipe: Recipe, *, sc
 
         # 5. The model, and the rows as it reads them.
         model, label_weights = build_model(config, data, tokenizer, start.encoder, compute, processes)
-        rows, data_notes = rows_for(model, tokens)
+        read = tokens.read_by(model.task)
+        if read.pairs is not None and config.task.command == "pretrain":
+            show_pairs(read.pairs, {})
         languages = training_languages(config, data)
     if languages is not None and languages.warning:
-        data_notes.append(languages.warning)
-    for note in (*notes, *data_notes):
+        read.notes.append(languages.warning)
+    for note in (*notes, *read.notes):
         print(note, file=sys.stderr)
+    rows = read.by_split
     training = Training(model, rows["train"], rows.get("validation"), label_weights)
     fingerprints = dict(start.fingerprints)
-    prepared = PreparedRun(requested, data, rows, training, notes, data_notes, fingerprints, languages)
+    prepared = PreparedRun(requested, data, rows, training, notes, read.notes, read.pairs, fingerprints, languages)
 
     # 6. What a teacher, or texts that nobody has labelled, add to the training rows.
     recipe.extend_rows(prepared, start)

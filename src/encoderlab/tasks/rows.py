@@ -16,6 +16,7 @@ from encoderlab.batch import Batch, TeacherOutputs
 from encoderlab.data.examples import Example
 from encoderlab.data.token_store import Column, TokenStore, joined, lengths_of
 from encoderlab.tasks.sequences import SequenceFormat
+from encoderlab.training.batches import Rows
 
 ROWS_AT_A_TIME = 10_000
 
@@ -158,6 +159,12 @@ class ExampleRows:
 
     def prepare(self, batch: Batch) -> Batch:
         return batch
+
+
+def example_rows(rows: Rows) -> ExampleRows:
+    """Return the rows of a task on labelled texts as what they are."""
+    assert isinstance(rows, ExampleRows), "documents have no labelled rows"
+    return rows
 
 
 class PartOfRows(ExampleRows):

@@ -110,6 +110,16 @@ class TaskConfig:
         return self, []
 
     @property
+    def trains_encoder(self) -> bool:
+        """Return whether an encoder is trained that predicts nothing of labelled rows."""
+        return self.of_documents or self.of_vectors
+
+    @property
+    def branch_weight(self) -> float | None:
+        """Return the weight of a linear model of n-grams beside the network; None: it is decided after training."""
+        return 0.0
+
+    @property
     def fits_thresholds(self) -> bool:
         """Return whether thresholds are fitted on validation, which therefore needs rows."""
         return False
@@ -237,6 +247,10 @@ class TextTaskConfig(TaskConfig):
         minimum=0,
         maximum=1,
     )
+
+    @property
+    def branch_weight(self) -> float | None:
+        return self.linear_weight
 
     @property
     def windowing(self) -> Windowing | None:
