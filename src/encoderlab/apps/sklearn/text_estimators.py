@@ -37,7 +37,6 @@ from encoderlab.apps.sklearn.inputs import (
 )
 from encoderlab.config.commands import TRAINING_CONFIGS, RunConfig
 from encoderlab.config.composing import composed, parse_command_line
-from encoderlab.data.data import Data
 from encoderlab.data.examples import TextExample
 from encoderlab.data.files import FilesDataset
 from encoderlab.errors import DataError, SettingError, TrainingError, UserError, one_line
@@ -53,7 +52,7 @@ from encoderlab.runs.train import prepare
 from encoderlab.settings import quote
 from encoderlab.shipped import SHIPPED
 from encoderlab.system.processes import SINGLE_PROCESS
-from encoderlab.tasks.rows import ExampleRows
+from encoderlab.tasks.rows import example_rows
 from encoderlab.tasks.task import RowPrediction
 from encoderlab.training.occurring_rows import put_back_rows
 
@@ -285,7 +284,7 @@ class _Weighted(Recipe):
             return
         if not weights.any():
             raise DataError("All rows with a weight above 0 are held out", allowed="a weight above 0 in training")
-        train = cast("ExampleRows", prepared.training.rows)
+        train = example_rows(prepared.training.rows)
         further = len(train) - len(weights)  # the names of labels, and unlabelled texts, follow the rows
         if further:
             further_weights = np.ones(further) if train.weights is None else train.weights[len(weights) :]
@@ -301,7 +300,7 @@ def _trained(config: RunConfig) -> Model:
     """Return the model that a run trains, which keeps nothing of its folder."""
     recipe = _WeightedFinetuning() if config.command == "finetune" else _Weighted()
     prepared = prepare(requested_run(config, SINGLE_PROCESS), SINGLE_PROCESS, recipe, scored=False)
-    data = cast("Data", prepared.data)
+    data = prepared.data
     with prepared.open_run() as run:
         prepared.announce(run)
         result = recipe.fit(prepared, run)
@@ -317,7 +316,7 @@ def _trained(config: RunConfig) -> Model:
 
 def _weights_of(prepared: PreparedRun) -> np.ndarray | None:
     """Return the weights of the labelled training rows: float64 [rows]; None if they have none."""
-    carried: Any = cast("Data", prepared.data).split("train").carried
+    carried: Any = prepared.data.split("train").carried
     if carried is None or WEIGHT not in carried.column_names:
         return None
     return np.asarray(carried[WEIGHT], np.float64)
