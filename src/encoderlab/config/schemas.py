@@ -76,15 +76,12 @@ GROUPS = {group for group, _ in SCHEMAS}
 
 @cache
 def register_schemas(command: type[CommandConfig]) -> None:
-    """Register with Hydra the schemas that configs extend by name: that of a command, and those of groups.
-
-    The config of a command without groups has nothing to choose. It is registered too, and has no file.
-    """
+    """Register with Hydra the schemas of a command and of groups, and the config of a command that has no groups."""
     from hydra.core.config_store import ConfigStore
 
     for (group, name), schema in {(None, command.command): command, **SCHEMAS}.items():
         ConfigStore.instance().store(group=group, name=f"{name}_schema", node=open_settings(schema))
-    if not groups_read(command):
+    if not groups_read(command):  # nothing is chosen, so there is no file
         defaults = [f"{command.command}_schema", "command", "_self_"]
         ConfigStore.instance().store(name=command.command, node={"defaults": defaults})
 
