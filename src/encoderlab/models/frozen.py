@@ -36,7 +36,6 @@ from encoderlab.training.loss import LabelWeights
 
 PROBED = 200  # training rows
 MOST_UNKNOWN = 0.2  # share of their tokens that the shipped encoder may not know
-SHORTEST_RUN = 100  # steps: a shorter run is a trial, which is compared with no linear model on frozen vectors
 VECTORS = "vectors.npy"
 
 

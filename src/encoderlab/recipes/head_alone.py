@@ -26,7 +26,7 @@ from encoderlab.metrics.comparison import Difference, paired_difference
 from encoderlab.metrics.intervals import WILSON_Z
 from encoderlab.metrics.scores import PredictionScores
 from encoderlab.metrics.texts import ClassificationScores, classification_scores
-from encoderlab.models.frozen import SHORTEST_RUN, set_linear_head
+from encoderlab.models.frozen import set_linear_head
 from encoderlab.models.model import Model
 from encoderlab.reports.wording import words_of
 from encoderlab.runs.fit import Result, TrainState
@@ -166,9 +166,8 @@ def prepare_head_alone(
     # With validation, both are compared on it after training. A run of a few steps is a trial, and of very many rows an
     # encoder learns more than its head does.
     n_rows = len(data.split("train"))
-    is_trial = settings.steps is not None and settings.steps < SHORTEST_RUN
     few_enough = n_rows <= MOST_FROZEN_ROWS and n_rows * len(model.labels) <= MOST_FROZEN_CELLS
-    if is_trial or not few_enough:
+    if settings.is_trial or not few_enough:
         return None, None, []
     head_alone = fit_head_alone(training)
     print(_first_answer(training, head_alone), file=sys.stderr)

@@ -17,7 +17,7 @@ from encoderlab.metrics.pretraining import PretrainingScores
 from encoderlab.metrics.scores import SplitScores
 from encoderlab.models.explain import word_importance
 from encoderlab.models.folder import save_model
-from encoderlab.models.frozen import SHORTEST_RUN, frozen_vectors
+from encoderlab.models.frozen import frozen_vectors
 from encoderlab.models.model import Model, Provenance
 from encoderlab.reports import training as reports
 from encoderlab.reports.cards import model_card
@@ -152,9 +152,10 @@ def _baselines(data: Corpus, split: str, model: Model, on_ngrams: NGramModel | N
     config = model.config
     if not config.baselines or split == "train":
         return {}
-    steps = config.training.steps
-    if steps is not None and steps < SHORTEST_RUN:
-        frozen = f"a run of {steps} steps is a trial, and reading all rows with an encoder would take longer"
+    if config.training.is_trial:
+        frozen = (
+            f"a run of {config.training.steps} steps is a trial, and reading all rows with an encoder would take longer"
+        )
     else:
         frozen = frozen_vectors(data.split("train"), config.tokenizer, model.compute)
     threshold, positive = config.task.two_class_rule(model.labels)

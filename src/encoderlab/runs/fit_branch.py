@@ -25,7 +25,6 @@ from encoderlab.metrics.pooling import fitted_scale, fitted_weight, losses_of, p
 from encoderlab.metrics.scores import PredictionScores, is_lower_better
 from encoderlab.metrics.texts import ClassificationScores, LabelSetScores
 from encoderlab.models.branch import LinearBranch, in_units, outputs_of, small
-from encoderlab.models.frozen import SHORTEST_RUN
 from encoderlab.models.model import Model
 from encoderlab.tasks.regression import Regression
 from encoderlab.tasks.rows import ExampleRows
@@ -101,9 +100,7 @@ def fit_linear(
     task = model.config.task
     if task.branch_weight == 0:
         return None
-    steps = model.config.training.steps
-    is_trial = steps is not None and steps < SHORTEST_RUN
-    if task.branch_weight is None and (is_trial or label_weights is not None):
+    if task.branch_weight is None and (model.config.training.is_trial or label_weights is not None):
         return None
 
     # The main process fits it; the others get it as small as a branch must be.

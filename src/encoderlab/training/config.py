@@ -27,6 +27,7 @@ Optimizer = Enum("Optimizer", {"adamw": "adamw", "muon": "muon"})
 Keep = Enum("Keep", {"best": "best", "last": "last"})  # the checkpoint that becomes the run's model
 
 ALL_LAYERS = "all"  # a value of freeze_layers
+SHORTEST_RUN = 100  # steps: below, a run is a trial
 CONTRAST_TEMPERATURE = 0.3
 
 
@@ -164,6 +165,11 @@ class TrainingConfig:
         minimum=0,
     )
     log_every: int = setting(20, "Steps between lines in metrics.jsonl.", minimum=1)
+
+    @property
+    def is_trial(self) -> bool:
+        """Return whether a run is a trial of a few steps, which is compared with no linear model on frozen vectors."""
+        return self.steps is not None and self.steps < SHORTEST_RUN
 
     def __post_init__(self) -> None:
         check_settings(self, self.group)
