@@ -53,7 +53,9 @@ def test_texts_of_one_label_come_nearer_and_other_commands_start_from_the_run(co
     assert scores["label_accuracy"] > scores["label_accuracy_before"] + 0.1
     assert -1 <= scores["sequence_cosine"] <= 1
     assert report["main_score"] == "label_accuracy" and report["command"] == "pretrain"
-    assert Path("run/report.html").is_file() and Path("run/model/README.md").is_file()
+    assert Path("run/report.html").is_file()
+    card = Path("run/model/README.md").read_text(encoding="utf-8")
+    assert "feature-extraction" in card and "encoderlab embed" in card and "Predicts a number" not in card
     logged = [line for line in journal_of("run") if "loss_contrast" in line]
     assert {"loss_teacher_sequence", "loss_teacher_token"} <= logged[0].keys()
     assert np.mean([line["loss_contrast"] for line in logged[-9:]]) < logged[0]["loss_contrast"]

@@ -16,6 +16,7 @@ from encoderlab.recipes.finetuning import wants_linear_head
 from encoderlab.recipes.head_alone import can_be_fitted
 from encoderlab.system.processes import Interrupted, Processes
 from encoderlab.tasks.classification import ClassificationConfig
+from encoderlab.training.checkpoint import checkpoints
 from encoderlab.training.config import Sharding, TrainingConfig
 from tests.run_files import report_of
 
@@ -97,6 +98,20 @@ def test_the_average_of_two_level_models_is_a_model_like_any_other(command, line
     assert report_of(tmp_path / "again")["splits"]["test"]["accuracy"] == report["splits"]["test"]["accuracy"]
 
 
+def test_of_two_level_models_the_finetuned_one_is_kept_as_it_was_trained(command, line, tmp_path, monkeypatch):
+    losses = iter((0.1, 0.2, 0.3))  # of the finetuned model, the head alone and their average
+    monkeypatch.setattr("encoderlab.recipes.head_alone.calibrated_loss", lambda *_: next(losses))
+    command(*line, "training.learning_rate=0.01", "training.epochs=20", "run_dir=run")
+    checkpoint = report_of(tmp_path / "run")["checkpoint"]
+    assert checkpoint["head_alone"]["kept_model"] == "finetuned"
+    kept = safetensors.torch.load_file(tmp_path / "run" / "model" / "model.safetensors")
+    trained = safetensors.torch.load_file(
+        tmp_path / "run" / "checkpoints" / f"step-{checkpoint['step']}" / "model.safetensors"
+    )
+    encoder = [name for name in trained.keys() & kept.keys() if name.startswith("encoder.layers")]
+    assert encoder and all(torch.equal(kept[name], trained[name]) for name in encoder)
+
+
 @pytest.mark.slow
 def test_a_resumed_run_keeps_what_the_whole_one_keeps(command, line, stop_after, tmp_path):
     slow = (*line, "training.learning_rate=1e-9")
@@ -110,6 +125,21 @@ def test_a_resumed_run_keeps_what_the_whole_one_keeps(command, line, stop_after,
     assert whole["checkpoint"] == resumed["checkpoint"] and whole["notes"] == resumed["notes"]
     resumed_weights = weights_of(tmp_path / "run")
     assert all(torch.equal(weight, resumed_weights[name]) for name, weight in weights_of(tmp_path / "whole").items())
+
+
+def test_checkpoints_leave_out_frozen_weights_which_a_resumed_run_reads_again(command, line, stop_after, tmp_path):
+    frozen = (*line, "training.freeze_layers=1", "training.learning_rate=0.01")
+    command(*frozen, "run_dir=whole")
+    stop_after(3)
+    with pytest.raises(Interrupted):
+        command(*frozen, "run_dir=run")
+    stop_after(-1)
+    newest = checkpoints(tmp_path / "run" / "checkpoints")[-1]
+    saved = safetensors.torch.load_file(newest / "model.safetensors")
+    assert not any(name.startswith("encoder.layers.0.") for name in saved)
+    command(*frozen, "run_dir=run", "resume=auto")
+    resumed = weights_of(tmp_path / "run")
+    assert all(torch.equal(weight, resumed[name]) for name, weight in weights_of(tmp_path / "whole").items())
 
 
 def test_all_layers_frozen_ask_for_the_head_alone_which_takes_no_step(command, line, shipped, tmp_path, capsys):

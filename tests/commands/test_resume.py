@@ -64,16 +64,6 @@ def test_a_run_that_compares_the_rows_of_a_batch_resumes_as_if_it_had_never_stop
     assert any(not torch.equal(weight, weights("without")[name]) for name, weight in weights("run").items())
 
 
-def test_frozen_weights_are_in_no_checkpoint_and_a_run_resumes_without_them(command, stopped):
-    frozen = (*SHORT, "training.freeze_layers=1")
-    command("train", *frozen, "run_dir=whole")
-    stopped(*frozen, "run_dir=run", step=5)
-    saved = safetensors.torch.load_file(checkpoints(Path("run/checkpoints"))[-1] / "model.safetensors")
-    assert saved.keys() < weights("whole").keys()
-    command("train", "resume=run")
-    assert_same_run("run", "whole")
-
-
 @pytest.mark.slow
 def test_a_run_with_muon_resumes_as_if_it_had_never_stopped(command, stopped):
     command("train", *SHORT, "training.optimizer=muon", "run_dir=whole")

@@ -22,7 +22,8 @@ Row = tuple[str, ...]  # a text, or the two texts of a pair
 Kind = Literal["label", "label_set", "number"]  # a class of each row, a set of labels, a number
 MOST_FEATURES = 100_000  # the most frequent ones; scores as well as all of them, and bounds the memory
 MOST_WEIGHTS = 20_000_000  # features times outputs
-MANY_CELLS = 200_000  # rows times classes, from which on a stochastic solver is faster
+MANY_CLASSES = 20
+MANY_CELLS = 200_000  # rows times so many classes, from which on a stochastic solver is faster
 STOCHASTIC_TOLERANCE = 5e-3  # of a weight's change in a pass over the rows, beside the largest weight
 NEVER = 20.0  # how far the logit of a class without training rows is below the others
 
@@ -249,7 +250,7 @@ def _of_classes(
     from sklearn.linear_model import LogisticRegression
 
     solver = "newton-cg"
-    if len(classes) * n_classes > MANY_CELLS:
+    if n_classes >= MANY_CLASSES and len(classes) * n_classes > MANY_CELLS:
         solver, tolerance = "saga", STOCHASTIC_TOLERANCE
     regression = LogisticRegression(C=strength, solver=solver, tol=tolerance, max_iter=1000, random_state=0)
     model = regression.fit(features, classes)

@@ -60,7 +60,7 @@ MOST_WORK = 60_000 * 3_200_000  # tokens times parameters of layers that a run r
 class HeadAlone:
     """A classifier whose encoder is as pretrained and whose head is a logistic regression on its vectors.
 
-    `weights` are those of the whole model, and `seconds` the time it took. It is compared with the finetuned model by
+    `weights` are all but the frozen ones, and `seconds` the time it took. It is compared with the finetuned model by
     its `scores` on validation; or it was `chosen` before any step, and this is the checkpoint that the model is.
     """
 
@@ -98,8 +98,11 @@ def keep_better(training: Training, head_alone: HeadAlone, result: Result) -> Re
 
     # Where the scores are level, the losses decide, and a model between the two may have the least.
     decided_by_loss = comparison.is_tie and not model.network.separates_pairs
-    weights = {FINETUNED: weights_of(model.network), HEAD_ALONE: head_alone.weights}
+    trained = {name: weight for name, weight in weights_of(model.network).items() if name in head_alone.weights}
+    weights = {FINETUNED: trained, HEAD_ALONE: head_alone.weights}
     if decided_by_loss:
+        # The network is to have other weights for a moment, so those it has are copied.
+        weights[FINETUNED] = {name: weight.clone() for name, weight in trained.items()}
         weights[AVERAGE] = average(head_alone.weights, weights[FINETUNED])
         load_trained(model.network, weights[AVERAGE])
         scores = {FINETUNED: finetuned, HEAD_ALONE: alone, AVERAGE: model.evaluate_predictions(validation)}
@@ -160,7 +163,7 @@ def prepare_head_alone(
         return None, None, []
 
     # Without validation rows, the two are compared on folds of training, before any step of the run.
-    if not data.has_validation:
+    if training.validation is None:
         return _chosen_by_folds(training, example_rows(train), starts_linear=starts_linear, continues=continues)
 
     # With validation, both are compared on it after training. A run of a few steps is a trial, and of very many rows an
@@ -227,9 +230,9 @@ def fit_head_alone(training: Training, chosen: dict[str, Any] | None = None) -> 
         assert training.validation is not None, "it is compared on validation"
         scores = alone.evaluate_predictions(training.validation)
     # Nothing reads the weights before the last step; frozen ones are those of the model.
-    weights = weights_of(alone.network)
-    trained = weights.keys() - frozen_names(alone.network)
-    weights |= set_aside({name: weights[name] for name in sorted(trained)}, training.model.config.cache)
+    frozen = frozen_names(alone.network)
+    trained = {name: weight for name, weight in weights_of(alone.network).items() if name not in frozen}
+    weights = set_aside(trained, training.model.config.cache)
     return HeadAlone(weights, time.perf_counter() - started, scores, chosen)
 
 

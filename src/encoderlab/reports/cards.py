@@ -51,9 +51,9 @@ def model_card(report: Mapping[str, Any], facts: RunFacts, labels: Sequence[str]
     """Return the card of a trained model from its report.json; `labels` are those it predicts, none for an encoder."""
     scored = report["splits"][report["scored_split"]]
     main_score = report["main_score"]
-    is_encoder = "mlm_accuracy" in scored or "teacher" in report
+    is_encoder = report["command"] == "pretrain" or "teacher" in report
     score = escaped(wording.named_score(main_score, scored))
-    pipeline = _pipeline(report, scored)
+    pipeline = _pipeline(scored, is_encoder=is_encoder)
     lines = [] if is_encoder else [_predicts(labels)]
     lines += [f"Teacher: `{wording.shown(report['teacher'])}`"] if "teacher" in report else []
     value = wording.with_interval(scored, main_score)
@@ -90,13 +90,13 @@ def model_card(report: Mapping[str, Any], facts: RunFacts, labels: Sequence[str]
     return front_matter(report, facts, pipeline) + card
 
 
-def _pipeline(report: Mapping[str, Any], scored: Mapping[str, Any]) -> str:
+def _pipeline(scored: Mapping[str, Any], *, is_encoder: bool) -> str:
     """Return the hub's name of what a model does."""
     if "token_accuracy" in scored:
         return "token-classification"
-    if "teacher" in report:
-        return "feature-extraction"
-    return "fill-mask" if "mlm_accuracy" in scored else "text-classification"
+    if "mlm_accuracy" in scored:
+        return "fill-mask"
+    return "feature-extraction" if is_encoder else "text-classification"
 
 
 def _predicts(labels: Sequence[str]) -> str:

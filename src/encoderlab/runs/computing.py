@@ -47,9 +47,9 @@ def decide_how_to_compute(training: Training, requested: RequestedRun) -> None:
     # A row of the token table that no text has costs time and memory in each step, and learns nothing.
     training.token_rows = choose_token_rows(training)
 
-    # What is left of the weights that the run trains is read from disk into memory.
-    if not is_sharded(model.config.training, model.processes):
-        leave_files(model.network, model.config.cache)
+    # Trained weights leave the encoder's file for memory, and a large frozen table for a temporary file.
+    if model.config.starts_from is not None and not is_sharded(model.config.training, model.processes):
+        take_out_of_file(model.network, model.config.cache)
 
     # Speed is measured last, because all that was decided above changes it.
     model.compute = fastest_compute(training, resumed=requested.is_resumed)
@@ -81,7 +81,7 @@ def choose_token_rows(training: Training) -> str:
     return train_occurring_rows(model.network, texts, model.tokenizer.special_ids, model.config.cache)
 
 
-def leave_files(network: nn.Module, folder: Path) -> None:
+def take_out_of_file(network: nn.Module, folder: Path) -> None:
     """Give a network memory of its own; a large table that is frozen is kept in a temporary file in `folder`.
 
     Pretrained weights are a part of the file that they were read from until here, so that a table of which few rows are

@@ -242,7 +242,9 @@ class TrainState:
         self.progress = Progress()
 
         # The network, whole or sharded, and what trains it.
-        self.distributed = distribute(model.network, settings, self.processes, model.compute.device)
+        reads_frozen = config.starts_from is not None
+        device = model.compute.device
+        self.distributed = distribute(model.network, settings, self.processes, device, reads_frozen=reads_frozen)
         optimizer = build_optimizer(self.distributed.network, settings, model.compute.precision)
         self.record_decay = decay_recorder(self.distributed.network, optimizer)
         self.learner = Learner(

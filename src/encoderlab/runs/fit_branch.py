@@ -106,9 +106,10 @@ def fit_linear(
     # The main process fits it; the others get it as small as a branch must be.
     train = labelled(data.split("train"))
     on_ngrams = None
-    if model.processes.is_main:
-        fitted = fit_on_ngrams(train, len(data.labels))
-        on_ngrams = fitted if isinstance(fitted, NGramModel) else None
+    with model.processes.main_process_first():  # the others wait for as long as it takes
+        if model.processes.is_main:
+            fitted = fit_on_ngrams(train, len(data.labels))
+            on_ngrams = fitted if isinstance(fitted, NGramModel) else None
 
     def branch() -> FittedLinear | None:
         return None if on_ngrams is None else _as_branch(model.task, on_ngrams)

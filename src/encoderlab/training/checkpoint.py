@@ -40,20 +40,19 @@ def weights_of(network: nn.Module) -> dict[str, Tensor]:
 
 
 def frozen_names(network: nn.Module) -> set[str]:
-    """Return the names of the weights that no step changes: a run that is resumed reads them where it began."""
+    """Return the names of the weights that no step changes."""
     return {name for name, parameter in network.named_parameters() if not parameter.requires_grad}
 
 
 def load_trained(network: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Load the `weights` of a state of the same training into a network, but for frozen ones, which never change and
-    may be kept in a file. Raises RuntimeError if they are those of another network.
+    """Load the `weights` of a state of the same training into a network, which may lack frozen ones: the network has
+    them already. Raises RuntimeError if they are those of another network.
     """
     frozen = frozen_names(network)
-    missing, unexpected = network.load_state_dict(
-        {name: weight for name, weight in weights.items() if name not in frozen}, strict=False
-    )
+    missing, unexpected = network.load_state_dict(weights, strict=False)
     if unexpected or not frozen.issuperset(missing):
-        raise RuntimeError(f"the weights are those of another network: {unexpected or missing}")
+        differing = unexpected or sorted({*missing} - frozen)
+        raise RuntimeError(f"the weights are those of another network: {differing}")
 
 
 def save_checkpoint(folder: Path, step: int, weights: dict[str, Tensor], state: dict[str, Any]) -> Path:

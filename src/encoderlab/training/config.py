@@ -168,7 +168,9 @@ class TrainingConfig:
 
     @property
     def is_trial(self) -> bool:
-        """Return whether a run is a trial of a few steps, which is compared with no linear model on frozen vectors."""
+        """Return whether a run is a trial of a few steps, which has no linear branch, and neither a head alone nor a
+        linear model on frozen vectors beside it.
+        """
         return self.steps is not None and self.steps < SHORTEST_RUN
 
     def __post_init__(self) -> None:

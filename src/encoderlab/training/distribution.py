@@ -32,8 +32,13 @@ class WholeNetwork:
     processes call the same methods.
     """
 
-    def __init__(self, network: EncoderWithHeads, processes: Processes, *, exact: bool = True) -> None:
-        """If `exact`, a resumed run ends bit for bit like one that was never stopped."""
+    def __init__(
+        self, network: EncoderWithHeads, processes: Processes, *, exact: bool = True, reads_frozen: bool = False
+    ) -> None:
+        """If `exact`, a resumed run ends bit for bit like one that was never stopped. If it `reads_frozen` weights from
+        the file of an encoder, whose hash is checked, checkpoints do not hold them.
+        """
+        self.left_out = frozen_names(network) if reads_frozen else set[str]()
         self.network = network
         self.processes = processes
         self.for_forward: nn.Module = network
@@ -43,11 +48,10 @@ class WholeNetwork:
             self.for_forward = _replicated(network, fixed_order=(exact and processes.size > 2) or may_be_unused)
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights that `load_trained` needs, on the CPU, to the main process."""
+        """Return the weights of a checkpoint, on the CPU, to the main process."""
         if not self.processes.is_main:
             return {}
-        frozen = frozen_names(self.network)
-        return {name: weight for name, weight in weights_of(self.network).items() if name not in frozen}
+        return {name: weight for name, weight in weights_of(self.network).items() if name not in self.left_out}
 
     def load(self, weights: dict[str, Tensor]) -> None:
         """Load the main process's weights on all processes."""
@@ -112,7 +116,9 @@ class ShardedNetwork(WholeNetwork):
         options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
         mine: Any = {}
         if self.processes.is_main:  # a checkpoint of an unsharded run has no weights that were frozen
-            mine = {**self.original.state_dict(), **with_whole_table(weights, self.original)}
+            frozen = frozen_names(self.original)
+            known = {name: weight for name, weight in self.original.state_dict().items() if name in frozen}
+            mine = known | with_whole_table(weights, self.original)
         set_model_state_dict(self.network, mine, options=options)
 
     def optimizer_state(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -157,12 +163,20 @@ def is_sharded(config: TrainingConfig, processes: Processes) -> bool:
 
 
 def distribute(
-    network: EncoderWithHeads, config: TrainingConfig, processes: Processes, device: torch.device
+    network: EncoderWithHeads,
+    config: TrainingConfig,
+    processes: Processes,
+    device: torch.device,
+    *,
+    reads_frozen: bool = False,
 ) -> WholeNetwork:
-    """Return the `network` as the `processes` train it on `device`; it is already there unless it is to be sharded."""
+    """Return the `network` as the `processes` train it on `device`; it is already there unless it is to be sharded.
+    Checkpoints of a run that `reads_frozen` weights again when it is resumed do not hold them.
+    """
     if is_sharded(config, processes):
         return ShardedNetwork(network, processes, device)
-    return WholeNetwork(network, processes, exact=device.type == "cpu" or config.deterministic)
+    is_exact = device.type == "cpu" or config.deterministic
+    return WholeNetwork(network, processes, exact=is_exact, reads_frozen=reads_frozen)
 
 
 def distribution_in_words(config: TrainingConfig, processes: Processes) -> str | None:
