@@ -42,7 +42,7 @@ class Corpus(ABC):
     def has_validation(self) -> bool:
         return "validation" in self.by_name
 
-    # What only labelled rows have
+    # What documents have none of
 
     @property
     def survey(self) -> Mapping[str, SplitSurvey] | None:

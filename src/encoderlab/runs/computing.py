@@ -84,8 +84,8 @@ def choose_token_rows(training: Training) -> str:
 def take_out_of_file(network: nn.Module, folder: Path) -> None:
     """Give a network memory of its own; a large table that is frozen is kept in a temporary file in `folder`.
 
-    Pretrained weights are a part of the file that they were read from until here, so that a table of which few rows are
-    trained is never in memory.
+    Pretrained weights were a part of the file that they were read from, so that a large table of which few rows are
+    trained has never been in memory.
     """
     for name, parameter in network.named_parameters():
         read = parameter.data

@@ -51,7 +51,7 @@ def estimate(training: Training, rows: Mapping[str, Rows]) -> None:
     scoring = SCORING * scored * per_step / min(settings.batch_size, n_rows)
     total = steps * per_step + scoring if budget is None else budget
 
-    # Print the estimate.
+    # Frozen weights, and rows of the token table that no text has, take memory but no part in a step.
     frozen = sum(weight.numel() for weight in network.parameters() if not weight.requires_grad)
     left_out = rows_left_out(network)
     by_part = network.parameters_by_part()

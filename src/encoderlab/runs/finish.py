@@ -43,8 +43,8 @@ class _Ending:
     """What differs at the end of runs by what they have learned: a task on labelled rows, or an encoder.
 
     `report` is the content of report.json. `write` writes it with the other files of the report, of which the run lists
-    `files`, and `commands` are lines to copy. The model keeps whether a row is `paired`, and the length of the
-    `longest_row`.
+    `files`, and `commands` are lines to copy. With the model is saved whether a row is `paired`, and the length of
+    the `longest_row`.
     """
 
     report: dict[str, Any]
@@ -175,7 +175,7 @@ def _encoder_ending(run: Run, prepared: PreparedRun, scored: Scored, summary: di
             f"encoderlab finetune task=intents init_from={folder}",
             f"encoderlab embed run={folder} input=texts.txt output=vectors.npy",
         ],
-        paired=bool(model.labels),
+        paired=bool(model.labels),  # an encoder has labels only if it was trained to judge pairs
     )
 
 

@@ -55,9 +55,9 @@ class OutOfFold:
 class FittedLinear:
     """A linear model of the training rows, in the units of a task, as small as a branch must be.
 
-    `facts` are what report.json says of it. It is the part that matters most of a model `on_ngrams`, which the baseline
-    takes over; processes other than the main one have None. Without validation, `held_out` may have what was predicted
-    by cross-validation.
+    `facts` are what report.json says of it. `on_ngrams` is the same model before it was cut to this size, for the
+    baseline; processes other than the main one have None. Without validation, `held_out` may have what was predicted by
+    cross-validation.
     """
 
     model: LinearModel

@@ -24,10 +24,11 @@ class PreparedRun:
     """A run before its first step, to which a recipe may still add.
 
     The model in `training` has the final settings; `requested` has those before the open ones were decided, and `notes`
-    say what was decided. `rows` are those of `train` and of the splits that are scored; `data_notes` say which of them
-    are read in part, and `pairs` of how many documents and sentences they are made (None: labelled rows).
-    `fingerprints` are those of what the run reads besides the data, by the setting that names it. `languages` are those
-    of the training texts, where they are compared with those of the encoder to start from.
+    say what was decided. `rows` are those of `train` and of the splits that are scored; `training.rows` may have
+    further ones than `train`. `data_notes` say which are read in part, and `pairs` of how many documents and sentences
+    they are made (None: labelled rows). `fingerprints` are those of what the run reads besides the data, by the setting
+    that names it. `languages` are those of the training texts, where they are compared with those of the encoder to
+    start from.
     """
 
     requested: RequestedRun

@@ -129,7 +129,7 @@ def _requested(config: RunConfig, explicit: Collection[str] | None, processes: P
         run = Run(config.resume)
         config = named_run(config, run, explicit)
 
-    # A new run.
+    # A new run needs a folder of its own, and nothing to resume.
     if run is None:
         check_free(config.run_dir)
         config = replace(config, resume=None)

@@ -36,8 +36,8 @@ def run_training(config: RunConfig, processes: Processes, recipe_for: Callable[[
     """Train a model, or one for each fold, and hand the run to its tracker; None for a dry run.
 
     Anything invalid is refused before the run's folder is created. The `processes` share the work. `recipe_for` makes
-    the recipe of each model from its settings, which a run that is resumed brings. Raises SettingError, DataError or
-    TrainingError, each with a remedy.
+    the recipe of each model from its settings, because a run that is resumed brings its own. Raises SettingError,
+    DataError or TrainingError, each with a remedy.
     """
     # A new run, or one that is resumed with the settings it began with.
     requested = requested_run(config, processes)
@@ -136,7 +136,7 @@ def prepare(requested: RequestedRun, processes: Processes, recipe: Recipe, *, sc
         print(note, file=sys.stderr)
     rows = read.by_split
     training = Training(model, rows["train"], rows.get("validation"), label_weights)
-    fingerprints = dict(start.fingerprints)
+    fingerprints = dict(start.fingerprints)  # to which a recipe adds
     prepared = PreparedRun(requested, data, rows, training, notes, read.notes, read.pairs, fingerprints, languages)
 
     # 6. What a teacher, or texts that nobody has labelled, add to the training rows.
