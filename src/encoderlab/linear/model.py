@@ -207,7 +207,7 @@ def fitted_weights(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the weights, [features, outputs], and the intercept, [outputs], of a linear model.
 
-    The gradient of a multinomial regression's loss ends below the `tolerance`, unless cells are many.
+    The gradient of a multinomial regression's loss ends below the `tolerance`, unless its solver is stochastic.
     """
     with quietly():
         if kind == "number":
@@ -244,8 +244,8 @@ def _of_classes(
     """Fit multinomial regression; a class without rows has a logit below that of the others.
 
     L-BFGS, scikit-learn's default, keeps 240 bytes for each weight and takes two to three times as long as Newton's
-    method with conjugate gradients, which keeps 50 (`benchmarks/results/linear_branch.md`). With many classes that one
-    takes a minute, and SAGA (Defazio et al. 2014) some seconds.
+    method with conjugate gradients, which keeps 50. With many classes and rows Newton's method takes a minute, and SAGA
+    (Defazio et al. 2014) some seconds: `benchmarks/results/linear_baseline.md`.
     """
     from sklearn.linear_model import LogisticRegression
 

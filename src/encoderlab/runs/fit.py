@@ -56,25 +56,35 @@ def fit(training: Training, run: Run) -> Result:
     not finite, DataError if all checkpoints are damaged, and Interrupted, after saving a checkpoint, if a signal has
     come.
     """
-    result = _fit(training, run)
+    model = training.model
+    settings = model.config.training
+    unit = "window" if model.config.dataset is not None and model.config.dataset.is_stream else "epoch"
+    is_evaluated = training.validation is not None
+    print_lines(length_in_words(settings, len(training.rows), evaluated=is_evaluated, epoch=unit))
 
-    # The memory of gradients and moments, which ended with the steps, is for what follows.
+    # The steps, and all that the next one depends on.
+    state = TrainState(training)
+    journal = _take_steps(training, run, state)
+
+    # No step follows, so the memory of gradients and moments is free for what does.
+    state.learner.free()
     gc.collect()
     return_freed_memory()
-    return result
+
+    # The weights that the run is for.
+    checkpoint, notes = _keep_weights(model, run, state)
+    state.distributed.finish()
+    gaps = journal.missing_steps()
+    return Result(checkpoint, journal.throughput(), [*notes, *map(note_on_gap, gaps)], gaps)
 
 
-def _fit(training: Training, run: Run) -> Result:
-    """Take the steps, from the newest checkpoint if there is one, and keep the weights that the run is for."""
+def _take_steps(training: Training, run: Run, state: TrainState) -> Journal:
+    """Take the steps that are left, with evaluations and checkpoints between them; return their journal."""
     model = training.model
     settings = model.config.training
     processes = model.processes
-    is_evaluated = training.validation is not None
-    unit = "window" if model.config.dataset is not None and model.config.dataset.is_stream else "epoch"
-    print_lines(length_in_words(settings, len(training.rows), evaluated=is_evaluated, epoch=unit))
 
-    # Everything that the next step depends on: from the newest checkpoint, or as it is before the first step.
-    state = TrainState(training)
+    # The state is that of the newest checkpoint, or as it is before the first step.
     saved = _SavedSteps(run, state)
     saved.resume()
     saved.save()  # unless this step has been saved, as when a run is resumed
@@ -88,7 +98,7 @@ def _fit(training: Training, run: Run) -> Result:
 
         def evaluate_and_save() -> None:
             with journal.paused():
-                if is_evaluated:
+                if training.validation is not None:
                     _score_and_record(trained, progress, journal)
                 progress.evaluated = progress.step
                 saved.save()
@@ -120,13 +130,7 @@ def _fit(training: Training, run: Run) -> Result:
                 saved.save()
             raise
 
-    # The weights that the run is for. Gradients and moments have no use any more, and their memory has.
-    state.learner.free()
-    return_freed_memory()
-    checkpoint, notes = _keep_weights(model, run, state)
-    state.distributed.finish()
-    gaps = journal.missing_steps()
-    return Result(checkpoint, journal.throughput(), [*notes, *map(note_on_gap, gaps)], gaps)
+    return journal
 
 
 def _score_and_record(training: Training, progress: Progress, journal: Journal) -> None:
