@@ -81,7 +81,9 @@ class NGrams:
         # A character n-gram lies within a word, so each different word is taken apart once.
         occurrences = _counts(np.array(numbers, np.int64), np.array(ends), len(words))
         found = NGramsOfWords.of(words, self.shortest, self.longest)
-        pieces = csr_array((np.ones(len(found.ids)), (found.words, found.ids)), (len(words), len(found.begins)))
+        ones = np.ones(len(found.ids), np.float32)
+        places = (found.words.astype(np.int32), found.ids.astype(np.int32))
+        pieces = csr_array((ones, places), (len(words), len(found.begins)))
         return Counts(csr_array(occurrences @ pieces), found.names)
 
     def _word_ngrams(self, numbers: np.ndarray, ends: np.ndarray, words: list[str]) -> Counts:
@@ -129,12 +131,13 @@ class Counts:
     def with_beside(self, others: Counts) -> Counts:
         """Return these and other n-grams of the same texts, in this order."""
         n_own = _width(self.matrix)
+        own_names, other_names = self.names, others.names  # without the matrices, which are copied into one
 
         def names(columns: np.ndarray) -> list[str]:
             is_own = columns < n_own
             all_names = np.empty(len(columns), object)
-            all_names[is_own] = self.names(columns[is_own])
-            all_names[~is_own] = [BESIDE + name for name in others.names(columns[~is_own] - n_own)]
+            all_names[is_own] = own_names(columns[is_own])
+            all_names[~is_own] = [BESIDE + name for name in other_names(columns[~is_own] - n_own)]
             return all_names.tolist()
 
         return Counts(csr_array(hstack([self.matrix, others.matrix], format="csr")), names)
@@ -146,9 +149,12 @@ def _width(matrix: csr_array) -> int:
 
 
 def _counts(numbers: np.ndarray, ends: np.ndarray, n_columns: int) -> csr_array:
-    """Return how often each number occurs in each row; row i holds those from ends[i] to ends[i + 1]."""
-    shape = (len(ends) - 1, n_columns)
-    matrix = csr_array((np.ones(len(numbers)), numbers, ends), shape, copy=True)  # it is sorted in place
+    """Return how often each number occurs in each row; row i holds those from ends[i] to ends[i + 1].
+
+    All parts have 32 bits, because the counts of long texts are most of the memory that a fit takes.
+    """
+    parts = (np.ones(len(numbers), np.float32), numbers.astype(np.int32), ends.astype(np.int32))
+    matrix = csr_array(parts, (len(ends) - 1, n_columns))
     matrix.sum_duplicates()
     return matrix
 
@@ -191,11 +197,14 @@ class TfIdf:
         idf = (np.log((1 + n_texts) / (1 + n_holding[columns])) + 1).astype(np.float32)
         fitted = cls(ngrams, vocabulary, idf)
 
-        new_column = np.full(n_columns, -1, np.int64)
+        new_column = np.full(n_columns, -1, np.int32)
         new_column[columns] = np.arange(len(columns))
         indices = new_column[counts.matrix.indices]
         is_kept = indices >= 0
-        indptr = np.append(0, np.cumsum(is_kept))[counts.matrix.indptr]
+        n_kept = np.zeros(len(is_kept) + 1, np.int32)  # of the values before each one
+        np.cumsum(is_kept, out=n_kept[1:])
+        indptr = n_kept[counts.matrix.indptr]
+        del n_kept
         return fitted, fitted._weighted(counts.matrix.data[is_kept], indices[is_kept], indptr)
 
     def features(self, texts: Iterable[str]) -> csr_array:
@@ -264,7 +273,7 @@ class TfIdf:
         if self.ngrams.sublinear:
             values = np.log(values) + 1
         values *= self.idf[indices]
-        part = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))  # of values that have one length
+        part = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))  # of values that have one length
         length = np.float32(1)
         if self.ngrams.beside is not None:
             part = 2 * part + self.is_beside[indices]
