@@ -104,7 +104,7 @@ class ColumnOfNumber:
     """A hash table with open addressing from the numbers of n-grams to their columns, which reads arrays."""
 
     def __init__(self, numbers: np.ndarray, columns: np.ndarray) -> None:
-        bits = max(int(2 * len(numbers)).bit_length(), 1)
+        bits = max(int(4 * len(numbers)).bit_length(), 1)  # most places are free, so few are tried
         self._shift = np.uint64(64 - bits)
         self._numbers = np.zeros(1 << bits, np.uint64)  # 0: free
         self._columns = np.full(1 << bits, -1, np.int32)

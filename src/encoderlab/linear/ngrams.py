@@ -220,9 +220,11 @@ class TfIdf:
             # Equal columns of a text stand side by side once they are sorted.
             keys = np.concatenate([rows * width + columns for columns, rows in found])
             keys.sort()
-            starts = np.flatnonzero(np.diff(keys, prepend=-1))
-            counts.append(np.diff(starts, append=len(keys)))
-            rows, columns = np.divmod(keys[starts], max(width, 1))
+            is_first = np.ones(len(keys), bool)
+            np.not_equal(keys[1:], keys[:-1], out=is_first[1:])
+            starts = np.append(np.flatnonzero(is_first), len(keys))
+            counts.append(starts[1:] - starts[:-1])
+            rows, columns = np.divmod(keys[is_first], max(width, 1))
             indices.append(columns)
             n_held.append(np.bincount(rows, minlength=len(some)))
         indptr = np.cumsum(np.concatenate(n_held))
@@ -273,7 +275,9 @@ class TfIdf:
         if self.ngrams.sublinear:
             values = np.log(values) + 1
         values *= self.idf[indices]
-        part = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))  # of values that have one length
+        part = np.repeat(
+            np.arange(len(indptr) - 1, dtype=np.int32), indptr[1:] - indptr[:-1]
+        )  # of values that have one length
         length = np.float32(1)
         if self.ngrams.beside is not None:
             part = 2 * part + self.is_beside[indices]
