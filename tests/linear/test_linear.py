@@ -102,6 +102,16 @@ def test_what_is_best_for_the_rows_is_chosen():
     assert (fitted.predictions(rows) == labels).mean() > 0.9
 
 
+def test_two_texts_are_read_as_one_where_that_predicts_better():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=120)
+    opinions = [f"{'awful' if label == 0 else 'great'}{rng.integers(20)}" for label in labels]
+    rows = [("title", f"text {word}") if rng.random() < 0.5 else (f"title {word}", "text") for word in opinions]
+    choice = choose("label", rows, labels, 2)
+    assert not choice.setting.compared, "in which of both a word is makes no difference"
+    assert any(candidate.setting.compared for candidate in choice.candidates)
+
+
 @pytest.mark.parametrize(
     ("kind", "rows", "targets", "n_outputs"),
     [

@@ -9,6 +9,7 @@ from functools import partial
 from typing import cast
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 from scipy.special import log_expit, log_softmax
 
@@ -42,6 +43,7 @@ MOST_FEATURES = 20_000
 MOST_LABELS = 20  # of sets of labels, the most frequent
 MOST_SPELLED = 10_000_000  # characters of training texts whose character n-grams fit into memory
 TOLERANCE = 3e-4
+LOG_SCALES = (-4.0, 4.0)  # of the logits: where their best scale is looked for
 FASTER_WHEN_DENSE = 100  # how many times as fast a product is of matrices whose zeros are stored
 COLUMNS_AT_ONCE = 4_000
 _MANY_CLASSES = 8
@@ -53,7 +55,9 @@ class Candidate:
     """A setting and its score over the folds: accuracy, micro F1 of several labels, or the correlation of numbers.
 
     The loss is the mean negative log probability of the true classes or labels, or the mean squared error. It decides,
-    because it also counts how sure a model is: accuracies on some hundred rows are often equal.
+    because it also counts how sure a model is: accuracies on some hundred rows are often equal. Of classes it is the
+    loss at the best temperature, which depends less on the strength: the best one differs between n-grams, and with a
+    small one all probabilities are too even.
     """
 
     setting: Setting
@@ -78,15 +82,13 @@ class RankedCandidates:
 def choose(kind: Kind, rows: Sequence[Row], targets: np.ndarray, n_outputs: int) -> RankedCandidates:
     """Return the candidates by their loss in cross-validation on rows and their targets, as `fit` has them.
 
-    All n-grams are compared at one strength, those of pairs with both texts compared. The best are then tried with
-    other strengths, and pairs as one text. Rows that cannot be divided leave one candidate, whose scores are NaN.
-    Raises ValueError if no text holds a character.
+    All n-grams are compared at one strength, those of pairs in both ways that the two texts can be read. The best are
+    then tried with other strengths. Rows that cannot be divided leave one candidate, whose scores are NaN. Raises
+    ValueError if no text holds a character.
     """
     is_pair = len(rows[0]) > 1
     is_short = sum(len(text) for row in rows for text in row) <= MOST_SPELLED
-    all_ngrams = [CANDIDATES[0], CANDIDATES[1]]
-    if is_short:  # both kinds at once are too many to compare the texts of pairs by
-        all_ngrams += CANDIDATES[2:3] if is_pair else CANDIDATES[2:]
+    all_ngrams = CANDIDATES if is_short else CANDIDATES[:2]
     strength = FIRST_STRENGTH[kind]
     trial = _Trial.of(kind, rows, targets, n_outputs)
     if not trial.folds:
@@ -98,7 +100,9 @@ def choose(kind: Kind, rows: Sequence[Row], targets: np.ndarray, n_outputs: int)
     candidates: list[Candidate] = []
     for ngrams in all_ngrams:
         with suppress(ValueError):
-            candidates.append(trial.score(Setting(ngrams, strength, is_pair)))
+            candidates.append(trial.score(Setting(ngrams, strength)))
+            if is_pair and ngrams.beside is None:  # two kinds at once are too many to compare texts by
+                candidates.append(trial.score(Setting(ngrams, strength, compared=True)))
     if not candidates:
         raise ValueError("no text holds an n-gram")
     best = min(candidates, key=_loss)
@@ -114,8 +118,6 @@ def choose(kind: Kind, rows: Sequence[Row], targets: np.ndarray, n_outputs: int)
         if best.setting.strength > strength:
             break
 
-    if is_pair:
-        candidates.append(trial.score(replace(best.setting, compared=False)))
     return RankedCandidates(sorted(candidates, key=_loss), len(trial.rows), _SCORES[kind])
 
 
@@ -227,8 +229,7 @@ def _scores(kind: Kind, targets: np.ndarray, outputs: np.ndarray) -> tuple[float
     """Return a score and a loss, as a `Candidate` has them."""
     predicted = predictions_of(kind, outputs)
     if kind == "label":
-        losses = -log_softmax(outputs, axis=1)[np.arange(len(targets)), targets]
-        return float((targets == predicted).mean()), float(losses.mean())
+        return float((targets == predicted).mean()), _loss_of_classes(targets, outputs)
     if kind == "label_set":
         losses = -np.where(targets, log_expit(outputs), log_expit(-outputs))
         f1 = 2 * (targets & predicted).sum() / max(targets.sum() + predicted.sum(), 1)
@@ -236,3 +237,13 @@ def _scores(kind: Kind, targets: np.ndarray, outputs: np.ndarray) -> tuple[float
     varies = targets.std() > 0 and predicted.std() > 0
     correlation = np.corrcoef(targets, predicted)[0, 1] if varies else 0.0
     return float(correlation), float(((targets - predicted) ** 2).mean())
+
+
+def _loss_of_classes(targets: np.ndarray, outputs: np.ndarray) -> float:
+    """Return the mean negative log probability of the true classes at the best temperature."""
+
+    def loss(log_scale: float) -> float:
+        log_chances = log_softmax(np.exp(log_scale) * outputs, axis=1)
+        return -float(log_chances[np.arange(len(targets)), targets].mean())
+
+    return float(minimize_scalar(loss, bounds=LOG_SCALES, method="bounded").fun)
