@@ -13,8 +13,8 @@ SOURCE = ROOT / "src" / "encoderlab"
 LAYERS = [  # of ARCHITECTURE.md, the lowest first: each imports from those below it, and neighbours do not see each other
     {"errors", "batch"},
     {"settings", "system"},
-    {"metrics", "shipped", "linear"},
-    {"network", "reports"},
+    {"metrics", "shipped"},
+    {"network", "reports", "linear"},
     {"tables"},
     {"training"},
     {"data"},

@@ -9,9 +9,8 @@ from functools import partial
 from typing import cast
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
-from scipy.special import log_expit, log_softmax
+from scipy.special import log_expit, softmax
 
 from encoderlab.linear.model import (
     Kind,
@@ -23,6 +22,7 @@ from encoderlab.linear.model import (
     quietly,
 )
 from encoderlab.linear.ngrams import Counts, NGrams
+from encoderlab.metrics.calibration import calibrated_loss
 
 CANDIDATES = (
     NGrams("token", 1, 1),
@@ -43,7 +43,6 @@ MOST_FEATURES = 20_000
 MOST_LABELS = 20  # of sets of labels, the most frequent
 MOST_SPELLED = 10_000_000  # characters of training texts whose character n-grams fit into memory
 TOLERANCE = 3e-4
-LOG_SCALES = (-4.0, 4.0)  # of the logits: where their best scale is looked for
 FASTER_WHEN_DENSE = 100  # how many times as fast a product is of matrices whose zeros are stored
 COLUMNS_AT_ONCE = 4_000
 _MANY_CLASSES = 8
@@ -229,7 +228,7 @@ def _scores(kind: Kind, targets: np.ndarray, outputs: np.ndarray) -> tuple[float
     """Return a score and a loss, as a `Candidate` has them."""
     predicted = predictions_of(kind, outputs)
     if kind == "label":
-        return float((targets == predicted).mean()), _loss_of_classes(targets, outputs)
+        return float((targets == predicted).mean()), calibrated_loss(softmax(outputs, axis=1), targets)
     if kind == "label_set":
         losses = -np.where(targets, log_expit(outputs), log_expit(-outputs))
         f1 = 2 * (targets & predicted).sum() / max(targets.sum() + predicted.sum(), 1)
@@ -237,13 +236,3 @@ def _scores(kind: Kind, targets: np.ndarray, outputs: np.ndarray) -> tuple[float
     varies = targets.std() > 0 and predicted.std() > 0
     correlation = np.corrcoef(targets, predicted)[0, 1] if varies else 0.0
     return float(correlation), float(((targets - predicted) ** 2).mean())
-
-
-def _loss_of_classes(targets: np.ndarray, outputs: np.ndarray) -> float:
-    """Return the mean negative log probability of the true classes at the best temperature."""
-
-    def loss(log_scale: float) -> float:
-        log_chances = log_softmax(np.exp(log_scale) * outputs, axis=1)
-        return -float(log_chances[np.arange(len(targets)), targets].mean())
-
-    return float(minimize_scalar(loss, bounds=LOG_SCALES, method="bounded").fun)
