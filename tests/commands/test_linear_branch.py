@@ -162,7 +162,7 @@ def test_a_branch_that_predicts_better_is_kept(tmp_path, cache):
     run = trained(tmp_path / "run", cache, *settings, "training.steps=100", "training.learning_rate=1e-9")
     facts = report_of(run)["linear_branch"]
     parts = facts["splits"]["test"]
-    assert facts["weight"] > 0 and parts["gain"] > 0.1 and parts["both"] >= parts["linear"]
+    assert facts["weight"] > 0.4 and parts["gain"] > 0.1 and parts["both"] >= parts["linear"]
 
 
 def answers(model, texts):

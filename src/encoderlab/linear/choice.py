@@ -55,8 +55,8 @@ class Candidate:
 
     The loss is the mean negative log probability of the true classes or labels, or the mean squared error. It decides,
     because it also counts how sure a model is: accuracies on some hundred rows are often equal. Of classes it is the
-    loss at the best temperature, which depends less on the strength: the best one differs between n-grams, and with a
-    small one all probabilities are too even.
+    loss at the best temperature: n-grams differ in their best strength, and one that is too small mainly makes all
+    probabilities too even.
     """
 
     setting: Setting

@@ -275,9 +275,9 @@ class TfIdf:
         if self.ngrams.sublinear:
             values = np.log(values) + 1
         values *= self.idf[indices]
-        part = np.repeat(
-            np.arange(len(indptr) - 1, dtype=np.int32), indptr[1:] - indptr[:-1]
-        )  # of values that have one length
+        # The values of a text have one length together, or those of each of its two kinds of n-grams.
+        texts = np.arange(len(indptr) - 1, dtype=np.int32)
+        part = np.repeat(texts, indptr[1:] - indptr[:-1])
         length = np.float32(1)
         if self.ngrams.beside is not None:
             part = 2 * part + self.is_beside[indices]
